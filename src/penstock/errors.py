@@ -1,0 +1,116 @@
+"""Everything that Penstock raises on purpose.
+
+    PenstockError
+    ├── CannotStart                 ends the process with one sentence and exit code 2
+    │   ├── BadSetting              a key or value that cannot be used
+    │   ├── PortTaken               another process listens there
+    │   ├── AlreadyRunning          another `penstock up` has this home
+    │   ├── ServerUnusable          the embedded PostgreSQL cannot be made or started
+    │   ├── DatabaseUnreachable     wrong address, wrong password, no such database
+    │   └── DatabaseUnsuitable      too old, or reached in a way that cannot work
+    ├── DatabaseTrouble             passes by itself; the engine retries it
+    │   ├── CallTimedOut            no answer before the client's deadline; the outcome is unknown
+    │   ├── ConnectionLost          cut in the middle; the outcome is unknown
+    │   ├── PoolExhausted           no connection became free in time
+    │   └── HeldTooLong             a transaction sat idle on its connection (an error in tests)
+    ├── MigrationRefused            an applied migration was changed, or one failed
+    └── JobFailure                  what a handler may raise to say what shall happen to its job
+        ├── Transient               try again, with backoff (so is every exception that is not listed here)
+        ├── RateLimited             try again after `retry_after`; not charged
+        ├── ResourceLimit           memory or time ran out: fewer tries, and alone
+        ├── Permanent               never again: encrypted, corrupt, unsupported
+        └── WorkerMustStop          not the job's fault: this process must not go on
+            └── SchemaMismatch      the schema is more than one step newer or older than the code
+
+An error's text is a sentence for a person: what is wrong, then what to do.
+"""
+
+from datetime import timedelta
+
+
+class PenstockError(Exception):
+    """The root of the tree."""
+
+
+class CannotStart(PenstockError):
+    """The command cannot do its work as things are; its sentence says what to change."""
+
+
+class BadSetting(CannotStart):
+    """A setting is unknown, malformed, or does not fit with another one."""
+
+
+class PortTaken(CannotStart):
+    """Another process listens on the address."""
+
+
+class AlreadyRunning(CannotStart):
+    """Another process has this home."""
+
+
+class ServerUnusable(CannotStart):
+    """The embedded PostgreSQL cannot be made or started."""
+
+
+class DatabaseUnreachable(CannotStart):
+    """There is no way to the database with these settings."""
+
+
+class DatabaseUnsuitable(CannotStart):
+    """The database answers, but Penstock cannot work with it."""
+
+
+class DatabaseTrouble(PenstockError):
+    """A database call failed for a reason that passes."""
+
+
+class CallTimedOut(DatabaseTrouble):
+    """The deadline passed without an answer; whether the statement took effect is unknown."""
+
+
+class ConnectionLost(DatabaseTrouble):
+    """The connection broke during a call; whether the statement took effect is unknown."""
+
+
+class PoolExhausted(DatabaseTrouble):
+    """All connections were in use until the deadline."""
+
+
+class HeldTooLong(DatabaseTrouble):
+    """A transaction kept its connection without running a statement."""
+
+
+class MigrationRefused(PenstockError):
+    """The schema cannot be brought to this release's state."""
+
+
+class JobFailure(PenstockError):
+    """What a handler raises to choose what happens to its job."""
+
+
+class Transient(JobFailure):
+    """May well work next time."""
+
+
+class RateLimited(JobFailure):
+    """The other side asked for patience; waiting is not charged to the retry budget."""
+
+    def __init__(self, message: str = "", *, retry_after: timedelta | float = timedelta(seconds=30)) -> None:
+        super().__init__(message or "rate limited")
+        self.retry_after = retry_after if isinstance(retry_after, timedelta) else timedelta(seconds=retry_after)
+
+
+class ResourceLimit(JobFailure):
+    """Memory or time ran out."""
+
+
+class Permanent(JobFailure):
+    """Cannot work, however often it is tried."""
+
+
+class WorkerMustStop(JobFailure):
+    """The process, not the job, is at fault; the job goes back unharmed."""
+
+
+class SchemaMismatch(WorkerMustStop):
+    """Code and schema are more than one step apart."""
