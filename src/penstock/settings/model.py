@@ -1,0 +1,150 @@
+"""What can be chosen: one frozen `Settings`, its sections, and the checks across them.
+
+A new setting is a field with a description. `penstock config` and docs/settings.md follow from it.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+
+from penstock.errors import BadSetting
+from penstock.settings.values import DatabaseUrl, Duration, Folder, Memory, Unset, Whole, format_duration
+
+
+def default_home() -> Path:
+    """Root's home is outside /root, because the unprivileged server must reach it."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/penstock")
+    try:
+        return Path.home() / ".penstock"
+    except RuntimeError:
+        raise BadSetting("This user has no home folder. Set PENSTOCK_HOME to a folder for Penstock.") from None
+
+
+class Section(BaseModel):
+    """A group of settings; validation errors of pydantic must not quote a secret."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class PostgresSettings(Section):
+    """The PostgreSQL server that Penstock ships and runs itself when `database_url` is not set."""
+
+    binaries: Annotated[Folder | None, Unset] = Field(
+        None, description="Folder of another PostgreSQL installation, with initdb and postgres in its bin/."
+    )
+    port: Whole = Field(0, ge=0, le=65535, description="Port of the embedded server on loopback; 0 takes any free one.")
+    shared_buffers: Memory = Field("128MB", description="Memory for the embedded server's page cache.")
+    max_connections: Whole = Field(
+        100, ge=10, le=10_000, description="How many connections the embedded server accepts."
+    )
+    durable: bool = Field(
+        True, description="Whether a commit waits for the disk; false is for throw-away test servers only."
+    )
+
+
+class PoolSettings(Section):
+    """The database connections of one process."""
+
+    size: Whole = Field(8, ge=1, le=200, description="How many connections a process opens.")
+    step: Whole = Field(
+        default_factory=lambda others: min(4, others["size"]),
+        json_schema_extra={"shown": "4, at most `pool.size`"},
+        ge=1,
+        le=200,
+        description="How many of them are opened at the same time while starting.",
+    )
+    call_timeout: Duration = Field(
+        timedelta(seconds=30), description="How long a statement may take before its connection is given up."
+    )
+    connect_timeout: Duration = Field(timedelta(seconds=5), description="How long opening a connection may take.")
+    acquire_timeout: Duration = Field(timedelta(seconds=30), description="How long to wait for a free connection.")
+    hold_warning: Duration = Field(
+        timedelta(milliseconds=250),
+        description="A transaction that keeps its connection idle this long is logged with the place that took it.",
+    )
+    hold_limit: Annotated[Duration | None, Unset] = Field(
+        None, description="A transaction that keeps its connection idle this long fails; not set means never."
+    )
+
+
+class ApiSettings(Section):
+    """Where the HTTP API and the dashboard listen."""
+
+    host: str = Field("127.0.0.1", pattern=r"^[\w.:%-]+$", description="Address to listen on.")
+    port: Whole = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
+
+
+class LogSettings(Section):
+    """What is logged to the standard error, and how it looks."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least severe level to log.")
+    format: Literal["auto", "json", "console"] = Field(
+        "auto", description="Lines of JSON, text for a person, or auto: text on a terminal and JSON elsewhere."
+    )
+
+
+class Settings(Section):
+    """Everything that can be chosen."""
+
+    home: Folder = Field(
+        default_factory=default_home,
+        json_schema_extra={"shown": "`~/.penstock`, as root `/var/lib/penstock`"},
+        description="Folder for everything that Penstock keeps on this machine.",
+    )
+    database_url: Annotated[DatabaseUrl | None, Unset] = Field(
+        None, description="The PostgreSQL database to use; not set means the embedded server."
+    )
+    database_direct_url: Annotated[DatabaseUrl | None, Unset] = Field(
+        None, description="A way to the same database around pgbouncer, for notifications and locks."
+    )
+    database_owner_url: Annotated[DatabaseUrl | None, Unset] = Field(
+        None, description="The same database as a role that may change the schema, for migrations."
+    )
+    postgres: PostgresSettings = PostgresSettings()
+    pool: PoolSettings = PoolSettings()
+    api: ApiSettings = ApiSettings()
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _fits_together(self, info: ValidationInfo) -> Self:
+        names: dict[str, str] = (info.context or {}).get("names", {})
+        if conflicts := list(_conflicts(self, lambda key: names.get(key, key))):
+            raise ValueError("\n".join(conflicts))
+        return self
+
+
+def _conflicts(settings: Settings, name: Callable[[str], str]) -> Iterator[str]:
+    pool, postgres, embedded = settings.pool, settings.postgres, settings.database_url is None
+    for key in ("database_direct_url", "database_owner_url"):
+        if embedded and getattr(settings, key) is not None:
+            yield f"{name(key)} needs database_url, which is not set. Set database_url too, or remove {key}."
+    if pool.step > pool.size:
+        yield f"{name('pool.step')} is {pool.step}, but {name('pool.size')} is {pool.size}. Lower pool.step."
+    if pool.hold_limit is not None and pool.hold_limit < pool.hold_warning:
+        yield (
+            f"{name('pool.hold_limit')} is {format_duration(pool.hold_limit)}, but {name('pool.hold_warning')} "
+            f"is {format_duration(pool.hold_warning)}. Raise pool.hold_limit or lower pool.hold_warning."
+        )
+    if embedded and pool.size + 5 > postgres.max_connections:  # beats, locks, LISTEN, migrations and psql need some
+        yield (
+            f"{name('pool.size')} is {pool.size}, but {name('postgres.max_connections')} "
+            f"is {postgres.max_connections}, of which 5 stay free. Lower pool.size or raise postgres.max_connections."
+        )
+    if embedded and settings.api.port == postgres.port != 0:
+        yield f"{name('api.port')} and {name('postgres.port')} are both {postgres.port}. Change one of them."
+
+
+# By their dotted keys, in their order.
+SECTIONS = {
+    name: kind
+    for name, info in Settings.model_fields.items()
+    if isinstance(kind := info.annotation, type) and issubclass(kind, Section)
+}
+FIELDS = {name: info for name, info in Settings.model_fields.items() if name not in SECTIONS} | {
+    f"{key}.{name}": info for key, section in SECTIONS.items() for name, info in section.model_fields.items()
+}
