@@ -1,0 +1,26 @@
+-- name: try_lock
+-- Of the session, not of a transaction: some migrations run outside of one.
+select pg_try_advisory_lock(hashtext('penstock'), hashtext('migrations'))
+
+-- name: unlock
+select pg_advisory_unlock(hashtext('penstock'), hashtext('migrations'))
+
+-- name: create_schema
+create schema if not exists penstock
+
+-- name: create_registry
+create table if not exists penstock.migrations (
+  number     int primary key,
+  name       text not null,
+  checksum   text not null,
+  applied_at timestamptz not null default clock_timestamp()
+)
+
+-- name: has_registry
+select to_regclass('penstock.migrations') is not null
+
+-- name: applied_migrations
+select number, checksum from penstock.migrations order by number
+
+-- name: record_migration
+insert into penstock.migrations (number, name, checksum) values (:number, :name, :checksum)

@@ -1,0 +1,236 @@
+"""The process's connections: few, warm, counted, and never held while something slow goes on.
+
+Handlers compute without a connection, so the size of the pool does not depend on how many of them run. To keep it so,
+there is a *hold budget*: a transaction that keeps its connection for longer than `pool.hold_warning` without running a
+statement is logged with the place that opened it, and with `pool.hold_limit` (set in tests) it is ended.
+"""
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import asyncpg
+
+from penstock import telemetry
+from penstock.database.session import Session, session_settings
+from penstock.errors import ConnectionLost, DatabaseTrouble, PoolExhausted
+from penstock.settings import PoolSettings
+from penstock.telemetry import log
+
+T = TypeVar("T")
+Connect = Callable[[], Awaitable[Session]]
+
+wait_seconds = telemetry.histogram("penstock_pool_wait_seconds", "Waiting for a free connection")
+hold_seconds = telemetry.histogram("penstock_pool_hold_seconds", "Time that a connection was taken")
+overholds = telemetry.counter("penstock_pool_overholds_total", "Transactions idle for longer than the hold budget")
+connections = telemetry.gauge("penstock_pool_connections", "Connections of this process", ("state",))
+
+RETURN_LIMIT = 1.0  # seconds for a rollback or a cancelled call to end; after that the connection is cut
+MACHINERY = ("contextlib.py", "database/pool.py", "database/database.py")
+
+
+@dataclass
+class Hold:
+    """One use of a connection: who took it, since when."""
+
+    place: str
+    since: float
+    transaction: bool = False
+    reported: bool = False
+
+
+@dataclass
+class PoolState:
+    """What `doctor`, the metrics and the claim's backpressure look at."""
+
+    size: int
+    open: int
+    used: int
+    waiting: int
+
+    @property
+    def use(self) -> float:
+        return self.used / self.size
+
+
+class Pool:
+    """At most `settings.size` sessions, opened in steps before they are needed."""
+
+    def __init__(self, connect: Connect, settings: PoolSettings, *, pooled: bool = False) -> None:
+        self.settings = settings
+        self._holds: dict[Session, Hold] = {}
+        self._waiting = 0
+        self._local = (
+            "; ".join(f"set local {name} = '{value}'" for name, value in session_settings(settings).items())
+            if pooled
+            else ""
+        )
+        self._watch: asyncio.Task[None] | None = None
+
+        async def open_session(*_: Any, **__: Any) -> Session:
+            return await connect()
+
+        self._pool = asyncpg.create_pool(
+            min_size=0,
+            max_size=settings.size,
+            max_queries=1_000_000,
+            max_inactive_connection_lifetime=300.0,
+            connect=open_session,
+            connection_class=Session,
+            reset=_no_reset,
+        )
+
+    async def open(self) -> None:
+        """Warm, and in steps: a server that just came up is not met by all connections at once."""
+        await self._pool
+        remaining = self.settings.size
+        warmed: list[Any] = []
+        try:
+            while remaining > 0:
+                step = min(self.settings.step, remaining)
+                warmed += await asyncio.gather(*(self._pool.acquire() for _ in range(step)))
+                remaining -= step
+        finally:
+            for session in warmed:
+                await self._pool.release(session)
+        self._watch = asyncio.create_task(self._watch_holds(), name="hold-watch")
+
+    async def close(self) -> None:
+        """Take back what is idle and cut what is not: a frozen server cannot keep us from leaving."""
+        if self._watch is not None:
+            self._watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watch
+        try:
+            async with asyncio.timeout(2):
+                await self._pool.close()
+        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            self._pool.terminate()
+
+    @property
+    def state(self) -> PoolState:
+        return PoolState(self.settings.size, self._pool.get_size(), len(self._holds), self._waiting)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """A connection for single statements, each with its own deadline.
+
+        Behind a pooler it is a transaction: otherwise a statement could be prepared on one server and run on another.
+        """
+        async with self.transaction() if self._local else self._taken() as session:
+            yield session
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """One short transaction: committed when the block ends, rolled back when it raises."""
+        async with self._taken() as session:
+            work = session.transaction()
+            await work.start()
+            if self._local:
+                await session.execute(self._local)
+            self._begin_watching(session)
+            try:
+                yield session
+            except BaseException:
+                await _roll_back(session, work)
+                raise
+            await work.commit()
+
+    async def repeat(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Run a read or an idempotent write, again if its connection is lost, until the deadline of one call."""
+        deadline = time.monotonic() + self.settings.call_timeout.total_seconds()
+        pause = 0.05
+        while True:
+            try:
+                async with self.session() as session:
+                    return await work(session)
+            except ConnectionLost:
+                if time.monotonic() + pause > deadline:
+                    raise
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  jitter, not a secret
+            pause = min(2 * pause, 1.0)
+
+    @asynccontextmanager
+    async def _taken(self) -> AsyncIterator[Session]:
+        began = time.monotonic()
+        self._waiting += 1
+        try:
+            proxy = await self._pool.acquire(timeout=self.settings.acquire_timeout.total_seconds())
+        except TimeoutError as error:
+            raise PoolExhausted(
+                f"All {self.settings.size} connections were in use: hold them for a shorter time, or raise pool.size."
+            ) from error
+        finally:
+            self._waiting -= 1
+        # The proxy forwards every call; its session is the shorter way.
+        session: Session = proxy._con  # type: ignore[attr-defined]
+        hold = self._holds[session] = Hold(_caller(), time.monotonic())
+        wait_seconds.observe(hold.since - began)
+        try:
+            yield session
+        finally:
+            session.on_work = None
+            del self._holds[session]
+            hold_seconds.observe(time.monotonic() - hold.since)
+            await self._give_back(proxy, session)
+
+    async def _give_back(self, proxy: Any, session: Session) -> None:
+        """Bounded, because a call that was cancelled on a frozen server never ends; then the connection is cut."""
+        try:
+            await self._pool.release(proxy, timeout=RETURN_LIMIT)
+        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            session.terminate()
+
+    # -- the hold budget ------------------------------------------------------------------------------------------
+
+    def _begin_watching(self, session: Session) -> None:
+        session.overheld = False
+        self._holds[session].transaction = True
+        session.on_work = lambda: self._note_pause(session)
+
+    def _note_pause(self, session: Session) -> None:
+        """Called before each statement of a transaction and now and then in between."""
+        hold, pause = self._holds[session], time.monotonic() - session.idle_since
+        if pause > self.settings.hold_warning.total_seconds() and not hold.reported:
+            hold.reported = True
+            overholds.inc()
+            log.warning("connection held idle in a transaction", seconds=round(pause, 3), place=hold.place)
+        limit = self.settings.hold_limit
+        if limit is not None and pause > limit.total_seconds():
+            session.overheld = True
+            session.terminate()
+
+    async def _watch_holds(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.hold_warning.total_seconds())
+            for session, hold in list(self._holds.items()):
+                if hold.transaction:
+                    self._note_pause(session)
+
+
+async def _no_reset(_: Any) -> None:
+    """asyncpg would send a reset after each use; our sessions set nothing, and locks live on sessions of their own."""
+
+
+async def _roll_back(session: Session, work: Any) -> None:
+    """What cannot be rolled back in time is rolled back by cutting the connection."""
+    if session.is_closed():
+        return
+    try:
+        async with asyncio.timeout(RETURN_LIMIT):
+            await work.rollback()
+    except (TimeoutError, DatabaseTrouble, asyncpg.PostgresError, asyncpg.InterfaceError):
+        session.terminate()
+
+
+def _caller() -> str:
+    """Where the connection was taken: the first place outside of the machinery that takes it."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.endswith(MACHINERY):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_qualname}"

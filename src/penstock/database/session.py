@@ -1,0 +1,137 @@
+"""A connection to PostgreSQL whose every call ends by a deadline, and the sentences for one that cannot be made.
+
+`Session` is asyncpg's connection with three additions: a call that gets no answer in time *terminates* the connection
+(closing it politely would wait for the same silent server), a lost connection is one exception whatever the driver
+calls it, and the moment of the last answer is known, from which the pool's hold budget is measured.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from penstock.errors import CallTimedOut, ConnectionLost, DatabaseUnreachable, HeldTooLong
+from penstock.settings import DatabaseUrl, PoolSettings
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:  # generic in its type stubs only
+    _Driver = asyncpg.Connection[asyncpg.Record]
+else:
+    _Driver = asyncpg.Connection
+
+LOST = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.IdleSessionTimeoutError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InternalClientError,  # the driver's state after a server's last word that it had not asked for
+)
+
+
+class Session(_Driver):
+    """asyncpg's connection with deadlines that also hold against a frozen server."""
+
+    idle_since = inf  # monotonic time of the last answer; infinity while a call runs
+    on_work: Callable[[], None] | None = None  # told before each call, so that the pool can measure the pause before it
+    overheld = False  # the pool has taken the connection away because nothing was done with it
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        return await self._bounded(super().execute(query, *args, timeout=timeout))
+
+    async def executemany(self, command: str, args: Any, *, timeout: float | None = None) -> None:
+        await self._bounded(super().executemany(command, args, timeout=timeout))
+
+    async def fetch(self, query: str, *args: Any, timeout: float | None = None, record_class: Any = None) -> Any:
+        return await self._bounded(super().fetch(query, *args, timeout=timeout, record_class=record_class))
+
+    async def fetchrow(self, query: str, *args: Any, timeout: float | None = None, record_class: Any = None) -> Any:
+        return await self._bounded(super().fetchrow(query, *args, timeout=timeout, record_class=record_class))
+
+    async def fetchval(self, query: str, *args: Any, column: int = 0, timeout: float | None = None) -> Any:
+        return await self._bounded(super().fetchval(query, *args, column=column, timeout=timeout))
+
+    async def copy_records_to_table(self, table_name: str, **options: Any) -> str:
+        return await self._bounded(super().copy_records_to_table(table_name, **options))
+
+    async def _bounded(self, call: Awaitable[T]) -> T:
+        if self.on_work is not None:
+            self.on_work()
+        self.idle_since = inf
+        try:
+            return await call
+        except TimeoutError as error:  # before OSError, of which it is one
+            self.terminate()
+            raise CallTimedOut(
+                "PostgreSQL did not answer in time; whether the statement took effect is unknown."
+            ) from error
+        except LOST as error:
+            self.terminate()
+            raise self._lost(error) from error
+        except asyncpg.InterfaceError as error:  # misuse, or the driver's word for "closed under my hands"
+            if not self.is_closed():
+                raise
+            raise self._lost(error) from error
+        finally:
+            self.idle_since = time.monotonic()
+
+    def _lost(self, error: Exception) -> Exception:
+        if self.overheld:
+            return HeldTooLong(
+                "The transaction kept its connection without using it and was ended; do slow work outside."
+            )
+        return ConnectionLost(
+            f"The connection to PostgreSQL was lost ({error}); whether the statement took effect is unknown."
+        )
+
+
+async def connect(url: DatabaseUrl, pool: PoolSettings, role: str, *, pooled: bool = False) -> Session:
+    """Open a session. Raises the driver's errors: the caller knows whether to wait, to revive the server, or to give up."""
+    session: Session = await asyncpg.connect(
+        url.reveal(),
+        timeout=pool.connect_timeout.total_seconds(),
+        command_timeout=pool.call_timeout.total_seconds(),
+        # A pooler gives each transaction another server: what was prepared or set on one is unknown to the next.
+        statement_cache_size=0 if pooled else 200,
+        server_settings={"application_name": f"penstock-{role}"} | ({} if pooled else session_settings(pool)),
+        connection_class=Session,
+    )
+    session.idle_since = time.monotonic()
+    return session
+
+
+def session_settings(pool: PoolSettings) -> dict[str, str]:
+    """Set at connect, or by SET LOCAL behind a pooler. The server's limits are the net below the client's deadlines."""
+    limit = int(pool.call_timeout.total_seconds() * 1000)
+    return {
+        "statement_timeout": str(limit + 5000),
+        "idle_in_transaction_session_timeout": str(limit + 5000),
+        "jit": "off",
+        "timezone": "UTC",
+    }
+
+
+def unreachable(url: DatabaseUrl, error: BaseException) -> DatabaseUnreachable:
+    """The sentence for a failed connection: which address, what it said, what to check."""
+    place = urlsplit(url.reveal())
+    where = f"{place.hostname or 'the local socket'}:{place.port or 5432}"
+    match error:
+        case asyncpg.InvalidPasswordError():
+            said = f"PostgreSQL at {where} refused the password of {place.username}: correct it"
+        case asyncpg.InvalidAuthorizationSpecificationError():
+            said = f"PostgreSQL at {where} does not let {place.username} in ({error}): check the user and pg_hba.conf"
+        case asyncpg.InvalidCatalogNameError():
+            said = f"PostgreSQL at {where} has no database {place.path.lstrip('/')!r}: create it"
+        case asyncpg.TooManyConnectionsError():
+            said = f"PostgreSQL at {where} has no connection left: raise its max_connections or lower pool.size"
+        case TimeoutError():
+            said = f"PostgreSQL at {where} did not answer: check that it runs and that no firewall is between"
+        case _:
+            said = f"PostgreSQL at {where} cannot be reached ({error}): check that it runs and listens there"
+    return DatabaseUnreachable(f"{said}, or the address in database_url.")

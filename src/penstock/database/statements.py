@@ -1,0 +1,91 @@
+"""Named SQL from `.sql` files beside the modules that run it.
+
+    -- name: claim_jobs
+    -- One line that says what it does.
+    select … where worker_id = :worker_id
+
+    sql = statements(__file__)                  # queue.py reads queue.sql
+    rows = await sql.claim_jobs(session, worker_id=7)
+
+`:name` becomes `$1`, `$2` … in the order of first use, so that one text serves asyncpg's prepared statements. There is
+no way to put text into a statement: what varies is a parameter.
+"""
+
+import re
+from pathlib import Path
+from typing import Any, Protocol
+
+from asyncpg import Record
+
+NAME = re.compile(r"^-- name: (\w+)[ \t]*$", re.MULTILINE)
+# Strings, quoted names, comments and casts are skipped as a whole; only the last alternative is a parameter.
+TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|::\w+|:=|:([a-z_][a-z0-9_]*)", re.DOTALL)
+
+
+class Runs(Protocol):
+    """What a statement needs of a connection: a `Session`, a pool's proxy of it, or an asyncpg connection."""
+
+    async def fetch(self, query: str, *args: Any) -> list[Record]: ...
+    async def fetchrow(self, query: str, *args: Any) -> Record | None: ...
+    async def fetchval(self, query: str, *args: Any) -> Any: ...
+    async def execute(self, query: str, *args: Any) -> str: ...
+
+
+class Statement:
+    """One named statement: call it for its rows."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.parameters: list[str] = []
+        self.text = TOKEN.sub(self._number, text.strip().rstrip(";"))
+
+    def _number(self, found: re.Match[str]) -> str:
+        parameter = found[1]
+        if parameter is None:
+            return found[0]
+        if parameter not in self.parameters:
+            self.parameters.append(parameter)
+        return f"${self.parameters.index(parameter) + 1}"
+
+    def arguments(self, values: dict[str, Any]) -> list[Any]:
+        if values.keys() != set(self.parameters):
+            raise TypeError(
+                f"{self.name} takes {', '.join(self.parameters) or 'nothing'}, not {', '.join(values) or 'nothing'}"
+            )
+        return [values[name] for name in self.parameters]
+
+    async def __call__(self, connection: Runs, **values: Any) -> list[Record]:
+        return await connection.fetch(self.text, *self.arguments(values))
+
+    async def first(self, connection: Runs, **values: Any) -> Record | None:
+        return await connection.fetchrow(self.text, *self.arguments(values))
+
+    async def value(self, connection: Runs, **values: Any) -> Any:
+        return await connection.fetchval(self.text, *self.arguments(values))
+
+    async def run(self, connection: Runs, **values: Any) -> None:
+        await connection.execute(self.text, *self.arguments(values))
+
+
+class Statements:
+    """The statements of one file, as attributes."""
+
+    def __init__(self, path: Path) -> None:
+        parts = NAME.split(path.read_text(encoding="utf-8"))[1:]
+        self._by_name = {name: Statement(name, text) for name, text in zip(parts[::2], parts[1::2], strict=True)}
+        if 2 * len(self._by_name) != len(parts):
+            raise ValueError(f"{path} has two statements of one name")
+
+    def __getattr__(self, name: str) -> Statement:
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise AttributeError(f"no statement {name}; there are {', '.join(self._by_name)}") from None
+
+    def __iter__(self) -> Any:
+        return iter(self._by_name.values())
+
+
+def statements(module_file: str) -> Statements:
+    """The statements of the `.sql` file with the module's own name."""
+    return Statements(Path(module_file).with_suffix(".sql"))

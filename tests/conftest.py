@@ -1,0 +1,107 @@
+"""One embedded server for the whole run, and a database of its own for each test.
+
+The controller of the run makes a throw-away server and a migrated template; every test gets a copy of it, which takes
+about 0.1 s. The template's clock can be moved (`clock.sql`), for all processes at once. Tests that stop, freeze or kill
+a server make one of their own in `home`.
+"""
+
+import asyncio
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from penstock.database import Database, EmbeddedServer, open_database
+from penstock.database.database import Address, bring_schema
+from penstock.settings import DatabaseUrl, PoolSettings, PostgresSettings, Settings
+
+CLOCK = Path(__file__).with_name("clock.sql")
+SERVER = pytest.StashKey[EmbeddedServer]()
+URL = pytest.StashKey[str]()
+numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers of xdist get the address from the controller, which holds the server for all of them."""
+    workerinput = getattr(config, "workerinput", None)
+    if workerinput is not None:
+        config.stash[URL] = workerinput["penstock_url"]
+        return
+    if config.option.collectonly or config.option.help or config.option.version:
+        return
+    server = EmbeddedServer(make_home(), PostgresSettings(durable=False, max_connections=300))
+    config.stash[SERVER] = server  # first: pytest_unconfigure stops it also when the template fails
+    config.stash[URL] = asyncio.run(prepare_template(server))
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["penstock_url"] = node.config.stash[URL]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    server = config.stash.get(SERVER, None)
+    if server is not None:
+        asyncio.run(server.leave())
+        shutil.rmtree(server.home)
+
+
+async def prepare_template(server: EmbeddedServer) -> str:
+    joined = await server.join()
+    settings = Settings(home=server.home)
+    await bring_schema(settings, Address(settings, server, joined.url), lambda _: None)
+    template = await asyncpg.connect(joined.url.reveal())
+    await template.execute(CLOCK.read_text())
+    await template.close()
+    return joined.url.reveal()
+
+
+def make_home() -> Path:
+    """A folder that an unprivileged server can reach when the tests run as root; pytest's own folders are closed."""
+    home = Path(tempfile.mkdtemp(prefix="penstock-test-"))
+    home.chmod(0o711)
+    return home
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """An empty home; whatever runs in it at the end is stopped."""
+    folder = make_home()
+    yield folder
+    asyncio.run(EmbeddedServer(folder, PostgresSettings()).stop(force=True))
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+async def database_url(request: pytest.FixtureRequest) -> AsyncIterator[DatabaseUrl]:
+    """A fresh, migrated database on the shared server."""
+    template = DatabaseUrl(request.config.stash[URL])
+    name = f"test_{os.getpid()}_{next(numbers)}"
+    admin = await asyncpg.connect(template.with_database("postgres").reveal())
+    await admin.execute(f"create database {name} template penstock strategy wal_log")
+    try:
+        yield template.with_database(name)
+    finally:
+        await admin.execute(f"drop database {name} with (force)")
+        await admin.close()
+
+
+@pytest.fixture
+def settings(database_url: DatabaseUrl, tmp_path: Path) -> Settings:
+    """Settings for the test's own database; a transaction that sits idle is an error."""
+    return Settings(
+        home=tmp_path, database_url=database_url, pool=PoolSettings(size=4, hold_limit=timedelta(seconds=2))
+    )
+
+
+@pytest.fixture
+async def database(settings: Settings) -> AsyncIterator[Database]:
+    async with open_database(settings, role="test") as opened:
+        yield opened

@@ -1,0 +1,145 @@
+"""The pool: counted, bounded, and never held for nothing."""
+
+import asyncio
+import time
+from datetime import timedelta
+
+import pytest
+from structlog.testing import capture_logs
+
+from penstock.database import Database, Pool
+from penstock.database.session import connect
+from penstock.errors import CallTimedOut, ConnectionLost, HeldTooLong, PoolExhausted
+from penstock.settings import DatabaseUrl, PoolSettings, Settings
+
+
+async def open_pool(url: DatabaseUrl, **values: object) -> Pool:
+    settings = PoolSettings.model_validate(values)
+    pool = Pool(lambda: connect(url, settings, "test"), settings)
+    await pool.open()
+    return pool
+
+
+async def test_the_pool_is_warm_when_it_opens(database: Database) -> None:
+    assert database.pool.state.open == 4
+    assert database.pool.state.used == 0
+    async with database.pool.session() as session:
+        names = await session.fetch(
+            "select application_name from pg_stat_activity where datname = current_database() and state is not null"
+        )
+    assert [row[0] for row in names].count("penstock-test") == 4
+
+
+async def test_uses_and_waits_are_counted(database_url: DatabaseUrl) -> None:
+    pool = await open_pool(database_url, size=1)
+    async with pool.session():
+        assert pool.state.used == 1
+        assert pool.state.use == 1.0
+        waiting = asyncio.create_task(pool.repeat(lambda session: session.fetchval("select 1")))
+        await asyncio.sleep(0)
+        assert pool.state.waiting == 1
+    assert await waiting == 1
+    assert (pool.state.used, pool.state.waiting) == (0, 0)
+    await pool.close()
+
+
+async def test_an_exhausted_pool_says_so_in_time(database_url: DatabaseUrl) -> None:
+    pool = await open_pool(database_url, size=1, acquire_timeout=0.2)
+    async with pool.session():
+        began = time.monotonic()
+        with pytest.raises(PoolExhausted, match=r"pool\.size"):
+            async with pool.session():
+                pytest.fail("there was a connection left")
+        assert 0.2 <= time.monotonic() - began < 1
+    await pool.close()
+
+
+async def test_a_transaction_is_all_or_nothing(database: Database) -> None:
+    async with database.pool.session() as session:
+        await session.execute("create table penstock.t (n int)")
+    with pytest.raises(ZeroDivisionError):
+        async with database.pool.transaction() as tx:
+            await tx.execute("insert into penstock.t values (1)")
+            raise ZeroDivisionError
+    async with database.pool.transaction() as tx:
+        await tx.execute("insert into penstock.t values (2)")
+        with pytest.raises(ZeroDivisionError):
+            async with tx.transaction():  # a savepoint
+                await tx.execute("insert into penstock.t values (3)")
+                raise ZeroDivisionError
+    async with database.pool.session() as session:
+        assert await session.fetchval("select array_agg(n) from penstock.t") == [2]
+
+
+async def test_a_call_ends_at_its_deadline_and_the_pool_goes_on(database_url: DatabaseUrl) -> None:
+    pool = await open_pool(database_url, size=1, call_timeout=0.3)
+    began = time.monotonic()
+    with pytest.raises(CallTimedOut):
+        async with pool.transaction() as tx:
+            await tx.execute("select pg_sleep(5)")
+    assert time.monotonic() - began < 1
+    async with pool.session() as session:
+        assert await session.fetchval("select 1") == 1
+    await pool.close()
+
+
+async def test_a_cancelled_call_gives_its_connection_back(database: Database) -> None:
+    async def sleep() -> None:
+        async with database.pool.transaction() as tx:
+            await tx.execute("select pg_sleep(20)")
+
+    tasks = [asyncio.create_task(sleep()) for _ in range(4)]
+    await asyncio.sleep(0.2)
+    assert database.pool.state.used == 4
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert database.pool.state.used == 0
+    async with database.pool.session() as session:
+        assert await session.fetchval("select 1") == 1
+
+
+async def test_a_read_is_repeated_after_a_lost_connection(database: Database) -> None:
+    async with database.pool.session() as session:
+        await session.fetch(
+            "select pg_terminate_backend(pid) from pg_stat_activity "
+            "where datname = current_database() and pid <> pg_backend_pid()"
+        )
+    results = await asyncio.gather(
+        *(database.pool.repeat(lambda session: session.fetchval("select 1")) for _ in range(4))
+    )
+    assert results == [1, 1, 1, 1]
+
+
+async def test_a_lost_connection_is_one_exception(database: Database) -> None:
+    with pytest.raises(ConnectionLost):
+        async with database.pool.transaction() as tx:
+            await tx.execute("select pg_terminate_backend(pg_backend_pid())")
+    async with database.pool.session() as session:
+        assert await session.fetchval("select 1") == 1
+
+
+async def test_holding_a_connection_idle_is_logged_with_its_place(database: Database) -> None:
+    with capture_logs() as logs:
+        async with database.pool.transaction() as tx:
+            await asyncio.sleep(0.4)
+            await tx.execute("select 1")
+        async with database.pool.transaction() as tx:  # slow statements are not idle
+            await tx.execute("select pg_sleep(0.4)")
+        async with database.pool.session():  # and neither is a session without a transaction
+            await asyncio.sleep(0.4)
+    held = [entry for entry in logs if entry["event"] == "connection held idle in a transaction"]
+    assert len(held) == 1
+    assert "test_pool.py" in held[0]["place"]
+    assert "test_holding_a_connection_idle" in held[0]["place"]
+    assert held[0]["seconds"] >= 0.25
+
+
+async def test_holding_too_long_is_an_error_in_tests(database: Database, settings: Settings) -> None:
+    assert settings.pool.hold_limit == timedelta(seconds=2)
+    with pytest.raises(HeldTooLong):
+        async with database.pool.transaction() as tx:
+            await asyncio.sleep(2.6)
+            await tx.execute("select 1")
+    async with database.pool.session() as session:
+        assert await session.fetchval("select 1") == 1

@@ -1,0 +1,78 @@
+"""Real processes for tests: start one, wait for what it prints, kill it."""
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import psutil
+
+
+class Started:
+    """A process and what it has printed so far."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.pid = process.pid
+        self.printed = ""
+
+    async def until(self, text: str, within: float = 20) -> str:
+        """Wait until `text` is printed; everything printed so far."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(within):
+            while text not in self.printed:
+                line = await self.process.stdout.readline()
+                assert line, f"it ended without printing {text!r}:\n{self.printed}"
+                self.printed += line.decode()
+        return self.printed
+
+    async def end(self, within: float = 20) -> int:
+        """Wait for its end; the exit code."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(within):
+            self.printed += (await self.process.stdout.read()).decode()
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def start(*command: str, environ: Mapping[str, str] | None = None) -> AsyncIterator[Started]:
+    """Run Python with the arguments; it and all its descendants are dead at the end."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=PIPE,
+        stderr=STDOUT,
+        env=clean_environ(environ),
+    )
+    family = psutil.Process(process.pid)
+    started = Started(process)
+    try:
+        yield started
+    finally:
+        for relative in [*_descendants(family), family]:
+            if relative.is_running() and "postgres" not in relative.name():
+                relative.kill()
+        await started.end()
+
+
+def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Without the caller's own Penstock settings."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    return kept | dict(extra or {})
+
+
+async def penstock(*arguments: str, **environ: str) -> tuple[int, str]:
+    """Run the command to its end: exit code and output."""
+    async with start("-m", "penstock", *arguments, environ=environ) as started:
+        code = await started.end(30)
+        return code, started.printed
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
