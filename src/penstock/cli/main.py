@@ -1,0 +1,49 @@
+"""Puts the commands together and turns errors into sentences and exit codes.
+
+0: done. 1: it ran, and something failed. 2: it could not run as things are (a sentence on stderr says what to do).
+130: interrupted.
+"""
+
+import sys
+
+import typer
+
+from penstock import __version__
+from penstock.cli import config, db, processes, up
+from penstock.errors import CannotStart, PenstockError
+from penstock.telemetry import mask
+
+app = typer.Typer(
+    name="penstock",
+    help="Documents in, searchable knowledge out: never stuck, never twice, never lost.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("up")(up.up)
+app.command("api")(processes.api)
+app.command("worker")(processes.worker)
+app.command("config")(config.config)
+app.add_typer(db.app, name="db")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        app()
+    except CannotStart as error:
+        sys.exit(_say(error, 2))
+    except PenstockError as error:
+        sys.exit(_say(error, 1))
+
+
+def _say(error: PenstockError, code: int) -> int:
+    typer.secho(mask(str(error)), err=True, fg="red")
+    return code

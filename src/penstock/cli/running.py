@@ -1,0 +1,53 @@
+"""What every long-running command does: logging, signals, and one event loop.
+
+SIGTERM and SIGINT set `Stop.requested`; a second signal ends the process at once. A child of `penstock up` also stops
+when its standard input closes, which the kernel does when the parent dies, however it dies.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from signal import SIGINT, SIGTERM, Signals
+
+import uvloop
+
+from penstock.settings import Settings
+from penstock.telemetry import configure_logging
+
+
+@dataclass
+class Stop:
+    """The wish to end, and how it was said."""
+
+    requested: asyncio.Event = field(default_factory=asyncio.Event)
+    signal: Signals | None = None
+
+    def ask(self, by: Signals | None) -> None:
+        if self.requested.is_set():
+            os._exit(128 + by if by else 1)
+        self.signal = by
+        self.requested.set()
+
+
+def run_until_stopped(settings: Settings, main: Callable[[Stop], Awaitable[int]], *, with_parent: bool = False) -> int:
+    """Run `main` with a `Stop` that signals set; its result is the exit code."""
+    configure_logging(settings.log)
+
+    async def body() -> int:
+        stop = Stop()
+        loop = asyncio.get_running_loop()
+        for wish in (SIGINT, SIGTERM):
+            loop.add_signal_handler(wish, stop.ask, wish)
+        if with_parent:
+            loop.add_reader(sys.stdin.fileno(), _parent_died, loop, stop)
+        return await main(stop)
+
+    return uvloop.run(body())
+
+
+def _parent_died(loop: asyncio.AbstractEventLoop, stop: Stop) -> None:
+    """Nobody writes to this pipe: it becomes readable only by closing."""
+    loop.remove_reader(sys.stdin.fileno())
+    stop.ask(None)

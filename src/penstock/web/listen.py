@@ -1,0 +1,83 @@
+"""The listening socket, and uvicorn on it.
+
+The socket is bound before anything else starts: a port in use is one sentence and not a traceback from a half-started
+process. Under `penstock up` the parent binds it and hands it down, so that a restarted API process loses no connection.
+"""
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import socket
+from collections.abc import Iterator
+
+import psutil
+import uvicorn
+from fastapi import FastAPI
+
+from penstock.errors import BadSetting, PortTaken
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bind the address, which must be of this machine alone: there are no keys yet that could guard another one."""
+    if not is_loopback(host):
+        raise BadSetting(
+            f"api.host is {host}, which other machines can reach, and there are no API keys yet to guard it: use 127.0.0.1, "
+            "and an SSH tunnel or a reverse proxy with authentication for access from elsewhere."
+        )
+    try:
+        listener = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+        )
+    except OSError as error:
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            raise PortTaken(_taken_sentence(error, port)) from error
+        raise BadSetting(f"Cannot listen on {host}:{port} ({error.strerror}): check api.host and api.port.") from error
+    listener.set_inheritable(True)
+    return listener
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def serve(app: FastAPI, listener: socket.socket, stopping: asyncio.Event) -> None:
+    """Answer requests until `stopping` is set; then finish those under way."""
+    server = _Server(
+        uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2, ws="none")
+    )
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    stopped = asyncio.create_task(stopping.wait())
+    await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+    server.should_exit = True
+    stopped.cancel()
+    await serving
+
+
+class _Server(uvicorn.Server):
+    """Signals belong to the process, not to its web server."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _taken_sentence(error: OSError, port: int) -> str:
+    if error.errno == errno.EACCES:
+        return f"Port {port} is reserved for root: choose one above 1023 with --port."
+    return f"Port {port} is in use{_user_of(port)}: stop that, or choose another one with --port."
+
+
+def _user_of(port: int) -> str:
+    """Who listens there, as far as we may know."""
+    try:
+        for connection in psutil.net_connections("tcp"):
+            listening = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
+            if listening and connection.pid:
+                return f" by process {connection.pid} ({psutil.Process(connection.pid).name()})"
+    except psutil.Error:
+        return ""
+    return ""
