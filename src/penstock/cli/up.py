@@ -15,13 +15,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
 
 import typer
 
 from penstock.cli.processes import Host, Port
 from penstock.cli.running import Stop, run_until_stopped
 from penstock.database import EmbeddedServer, reach_database
+from penstock.database.embedded import home_trouble
 from penstock.errors import AlreadyRunning, ServerUnusable
 from penstock.settings import Settings, load_settings
 from penstock.telemetry import log
@@ -40,9 +40,7 @@ def up(host: Host = None, port: Port = None) -> None:
     settings = load_settings(api__host=host, api__port=port).settings
     with _own_home(settings.home) as lock, listen(settings.api.host, settings.api.port) as listener:
         address = "http://{}:{}".format(*listener.getsockname()[:2])
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} (penstock up) on {address}")
-        lock.flush()
+        _sign(lock, settings.home, address)
         raise typer.Exit(run_until_stopped(settings, lambda stop: _run(settings, listener, address, stop)))
 
 
@@ -144,22 +142,24 @@ async def _pause(stop: Stop, seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def _own_home(home: Path) -> Iterator[TextIO]:
+def _own_home(home: Path) -> Iterator[int]:
     """Only one `up` per home; its lock file says which process it is and where it listens."""
-    try:
+    with home_trouble(home):
         home.mkdir(parents=True, exist_ok=True, mode=0o711)
-        lock = (home / "up.lock").open("a+")
-    except OSError as error:
-        raise ServerUnusable(
-            f"{home} cannot be used ({error.strerror}): choose another home with PENSTOCK_HOME, or run as its owner."
-        ) from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            raise AlreadyRunning(
-                f"{home} is in use by {lock.read().strip() or 'another penstock up'}: stop that, or choose another home with "
-                "PENSTOCK_HOME."
-            ) from None
+        lock = os.open(home / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield lock
+    except BlockingIOError:
+        owner = os.pread(lock, 200, 0).decode() or "another penstock up"
+        raise AlreadyRunning(
+            f"{home} is in use by {owner}: stop that, or choose another home with PENSTOCK_HOME."
+        ) from None
+    finally:
+        os.close(lock)
+
+
+def _sign(lock: int, home: Path, address: str) -> None:
+    with home_trouble(home):
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"process {os.getpid()} (penstock up) on {address}".encode(), 0)

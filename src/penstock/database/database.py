@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from penstock.database.embedded import EmbeddedServer, Joined
-from penstock.database.migrations import check_schema, migrate
+from penstock.database.migrations import check_schema, grant_use, migrate
 from penstock.database.notifications import Notifications
 from penstock.database.pool import Pool
 from penstock.database.session import Session, connect, unreachable
@@ -139,22 +139,32 @@ async def open_database(
 
 async def bring_schema(settings: Settings, address: Address, progress: Progress) -> list[str]:
     """Migrate as the owner, if one is set, otherwise as ourselves; then see that code and schema fit."""
+    owner = address
     if settings.database_owner_url is not None:
-        session = await Address(settings, None, settings.database_owner_url).open_session("migrate")
-    else:
-        session = await address.open_session("migrate", direct=True)
+        owner = Address(settings, None, settings.database_owner_url)
+    session = await owner.open_session("migrate", direct=owner is address)
     try:
         applied = await migrate(session, progress=progress)
         await check_schema(session)
+        if owner is not address:
+            await grant_use(session, role=await _role(address))
     except asyncpg.InsufficientPrivilegeError as error:
         raise DatabaseUnsuitable(
             f"The database user may not change the schema ({error}): set database_owner_url to one who may, or run "
-            "`penstock db migrate` as that user."
+            "`penstock db migrate` with it."
         ) from error
     except (SchemaMismatch, MigrationRefused) as error:
         raise DatabaseUnsuitable(str(error)) from error
     else:
         return applied
+    finally:
+        session.terminate()
+
+
+async def _role(address: Address) -> str:
+    session = await address.open_session("migrate", direct=True)
+    try:
+        return str(await session.fetchval("select current_user"))
     finally:
         session.terminate()
 

@@ -60,7 +60,7 @@ class EmbeddedServer:
     async def join(self) -> Joined:
         """Become a user of the server; make and start it if need be."""
         began = time.monotonic()
-        with self._sentences():
+        with home_trouble(self.home):
             account = self._prepare_home()
             async with self._deciding():
                 if self._hold is None:
@@ -75,7 +75,7 @@ class EmbeddedServer:
 
     async def revive(self) -> DatabaseUrl:
         """Start the server again if it has gone; a user calls this when it cannot connect."""
-        with self._sentences():
+        with home_trouble(self.home):
             async with self._deciding():
                 await self._ensure_running(choose_account(self.folder))
                 return self.url
@@ -98,7 +98,7 @@ class EmbeddedServer:
         """Stop the server for good; False when none ran. Refused while it is in use, unless forced."""
         if not self._decisions.exists():
             return False
-        with self._sentences():
+        with home_trouble(self.home):
             async with self._deciding():
                 if self._in_use() and not force:
                     holders = ", ".join(str(pid) for pid in flock_holders(self._users)) or "another process"
@@ -193,22 +193,22 @@ class EmbeddedServer:
             os.close(self._hold)
             self._hold = None
 
-    @contextmanager
-    def _sentences(self) -> Iterator[None]:
-        """What the operating system refuses, as a sentence."""
-        try:
-            yield
-        except PermissionError as error:
-            raise ServerUnusable(
-                f"{error.filename or self.home} belongs to another user: choose another home with PENSTOCK_HOME, or run as "
-                "its owner."
-            ) from error
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                fault = f"The disk of {self.home} is full: free some space"
-            else:
-                fault = f"{error.filename or self.home} cannot be used ({error.strerror or error}): mend it"
-            raise ServerUnusable(f"{fault}, or choose another home with PENSTOCK_HOME.") from error
+
+@contextmanager
+def home_trouble(home: Path) -> Iterator[None]:
+    """What the operating system refuses in a home, as a sentence."""
+    try:
+        yield
+    except PermissionError as error:
+        raise ServerUnusable(
+            f"{error.filename or home} belongs to another user: choose another home with PENSTOCK_HOME, or run as its owner."
+        ) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            fault = f"The disk of {home} is full: free some space"
+        else:
+            fault = f"{error.filename or home} cannot be used ({error.strerror or error}): mend it"
+        raise ServerUnusable(f"{fault}, or choose another home with PENSTOCK_HOME.") from error
 
 
 def flock_holders(path: Path) -> list[int]:

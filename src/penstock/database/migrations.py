@@ -94,6 +94,12 @@ async def check_schema(session: Session, *, folder: Path = FOLDER) -> None:
         )
 
 
+async def grant_use(session: Session, *, role: str) -> None:
+    """Let the role of the application work with the owner's tables; it cannot change them."""
+    for grant in await sql.grants(session, role=role):
+        await session.execute(grant["statement"])
+
+
 async def _is_current(session: Session, migrations: list[Migration]) -> bool:
     """Without the lock: a database that is already right, or newer than us, is left alone."""
     applied = await _applied(session)

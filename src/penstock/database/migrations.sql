@@ -24,3 +24,12 @@ select number, checksum from penstock.migrations order by number
 
 -- name: record_migration
 insert into penstock.migrations (number, name, checksum) values (:number, :name, :checksum)
+
+-- name: grants
+-- The statements themselves: a name cannot be a parameter, and format quotes it.
+select format(form, :role::text) as statement
+from unnest(array[
+  'grant usage on schema penstock to %I',
+  'grant select, insert, update, delete on all tables in schema penstock to %I',
+  'grant usage on all sequences in schema penstock to %I'
+]) as form
