@@ -14,6 +14,11 @@
     │   ├── PoolExhausted           no connection became free in time
     │   └── HeldTooLong             a transaction sat idle on its connection (an error in tests)
     ├── MigrationRefused            an applied migration was changed, or one failed
+    ├── BadJob                      a job that cannot be kept: wrong arguments, name, delay
+    ├── LeaseLost                   this attempt is no longer ours; nothing that it writes counts
+    ├── JobNotFound                 no such job, alive or in the history
+    ├── JobDead                     what `result` raises for a dead letter
+    ├── JobCancelled                what `result` raises for a cancelled or discarded job
     └── JobFailure                  what a handler may raise to say what shall happen to its job
         ├── Transient               try again, with backoff (so is every exception that is not listed here)
         ├── RateLimited             try again after `retry_after`; not charged
@@ -82,6 +87,26 @@ class HeldTooLong(DatabaseTrouble):
 
 class MigrationRefused(PenstockError):
     """The schema cannot be brought to this release's state."""
+
+
+class BadJob(PenstockError, ValueError):
+    """The call cannot become a job; nothing was kept."""
+
+
+class LeaseLost(PenstockError):
+    """Somebody else has the job by now, or it is over."""
+
+
+class JobNotFound(PenstockError, LookupError):
+    """No job of this number."""
+
+
+class JobDead(PenstockError):
+    """The job is a dead letter; its text is the failure."""
+
+
+class JobCancelled(PenstockError):
+    """The job was cancelled or discarded."""
 
 
 class JobFailure(PenstockError):

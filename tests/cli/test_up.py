@@ -94,13 +94,13 @@ async def test_a_killed_server_is_started_again(home: Path) -> None:
         running = server.postmaster.running()
         assert running is not None
         os.kill(running.pid, signal.SIGKILL)
-        async with asyncio.timeout(20):
-            status = 0
-            while status != 200:
-                status, _ = await fetch(port, "/health/ready")
-        revived = server.postmaster.running()
-        assert revived is not None
-        assert revived.pid != running.pid
+
+        def revived() -> bool:
+            now = server.postmaster.running()
+            return now is not None and now.ready and now.pid != running.pid
+
+        await until(revived, within=20)
+        assert await fetch(port, "/health/ready") == (200, {"status": "ready", "problems": []})
 
 
 async def test_ready_says_why_not(home: Path) -> None:

@@ -153,7 +153,7 @@ def _read_dump(settings: Settings, url: DatabaseUrl, file: Path) -> int:
 
 def _call(settings: Settings, url: DatabaseUrl | None, program: str, *arguments: str, **files: Any) -> int:
     """The password goes by the environment: a command line can be read by everybody on the machine."""
-    environment = dict(os.environ)
+    environment = os.environ | {"PGOPTIONS": "-c client_min_messages=warning"}
     command = [find_program(program, settings.postgres.binaries, own_server=settings.database_url is None)]
     if url is not None:
         environment["PGPASSWORD"] = url.password or ""

@@ -121,19 +121,26 @@ class EmbeddedServer:
         """Under the decisions lock."""
         postmaster = self.postmaster
         if postmaster.running() is not None and await postmaster.until_ready():
+            await self._ensure_database()
             return "attached"
         binaries = find_binaries(self._settings.binaries, account, self.folder / "binaries")
         made = not postmaster.data.exists()
         if made:
-            password = secrets.token_urlsafe(24)
-            write_private(self._password, password)  # first: a data folder without its password would be of no use
-            await postmaster.make(binaries, password)
+            await postmaster.make(binaries, self._choose_password())
         await postmaster.start(binaries)
         await self._ensure_database()
         return "made" if made else "started"
 
+    def _choose_password(self) -> str:
+        """Written before the server is made, which would be of no use without it. One that is there is kept: a person may
+        have moved the server's folder away, and want it back.
+        """
+        if not self._password.exists():
+            write_private(self._password, secrets.token_urlsafe(24))
+        return self._password.read_text()
+
     async def _ensure_database(self) -> None:
-        """initdb makes only the database `postgres`. Looked at on each start, so that a crash in between heals itself."""
+        """initdb makes only the database `postgres`. Looked at by everyone who joins, so that a crash in between heals."""
         admin = await asyncpg.connect(self.url.with_database("postgres").reveal(), timeout=10)
         try:
             if not await admin.fetchval("select 1 from pg_database where datname = 'penstock'"):

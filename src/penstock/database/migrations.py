@@ -5,8 +5,8 @@ whose first line is `-- outside a transaction` runs as it is and must be repeata
 an advisory lock lets one of them work. It is taken by trying: a session that waits inside PostgreSQL holds a snapshot,
 and `create index concurrently` would wait for it for ever.
 
-Each file is one *step*: first expand, and contract a step later. So code works with a schema that is one step newer or
-older, which is what a rolling deploy needs; beyond that it stops with a sentence.
+Each file is one *step*, and code works with a schema that is one step newer or older, which is what a rolling deploy
+needs; beyond that it stops with a sentence. So a change expands first, and contracts two steps later at the earliest.
 """
 
 import asyncio

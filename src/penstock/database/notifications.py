@@ -110,7 +110,10 @@ class Notifications:
         except (TimeoutError, DatabaseTrouble, DatabaseUnreachable):
             arrived = False
         if arrived != self.arriving:
-            log.info("notifications arrive" if arrived else "notifications do not arrive: polling instead")
+            if arrived:
+                log.debug("notifications arrive")
+            else:
+                log.warning("notifications do not arrive: polling instead")
         self.arriving = arrived
         arriving_gauge.set(arrived)
         return arrived

@@ -123,15 +123,15 @@ def unreachable(url: DatabaseUrl, error: BaseException) -> DatabaseUnreachable:
     where = f"{place.hostname or 'the local socket'}:{place.port or 5432}"
     match error:
         case asyncpg.InvalidPasswordError():
-            said = f"PostgreSQL at {where} refused the password of {place.username}: correct it"
+            said = f"PostgreSQL at {where} refused the password of {place.username}: correct the one"
         case asyncpg.InvalidAuthorizationSpecificationError():
-            said = f"PostgreSQL at {where} does not let {place.username} in ({error}): check the user and pg_hba.conf"
+            said = f"PostgreSQL at {where} does not let {place.username} in ({error}): check pg_hba.conf and the user"
         case asyncpg.InvalidCatalogNameError():
-            said = f"PostgreSQL at {where} has no database {place.path.lstrip('/')!r}: create it"
+            said = f"PostgreSQL at {where} has no database {place.path.lstrip('/')!r}: create it, or correct the name"
         case asyncpg.TooManyConnectionsError():
-            said = f"PostgreSQL at {where} has no connection left: raise its max_connections or lower pool.size"
+            said = f"PostgreSQL at {where} has no connection left: raise max_connections, lower pool.size, or change the address"
         case TimeoutError():
-            said = f"PostgreSQL at {where} did not answer: check that it runs and that no firewall is between"
+            said = f"PostgreSQL at {where} did not answer: check that it runs and that no firewall is between, and the address"
         case _:
-            said = f"PostgreSQL at {where} cannot be reached ({error}): check that it runs and listens there"
-    return DatabaseUnreachable(f"{said}, or the address in database_url.")
+            said = f"PostgreSQL at {where} cannot be reached ({error}): check that it runs and listens there, and the address"
+    return DatabaseUnreachable(f"{said} in database_url.")

@@ -8,16 +8,19 @@
     rows = await sql.claim_jobs(session, worker_id=7)
 
 `:name` becomes `$1`, `$2` … in the order of first use, so that one text serves asyncpg's prepared statements. There is
-no way to put text into a statement: what varies is a parameter.
+no way to put text into a statement: what varies is a parameter. `-- include: gates.sql admission` puts a fragment of
+another file there when the file is read, so that two statements can share one predicate.
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from asyncpg import Record
 
 NAME = re.compile(r"^-- name: (\w+)[ \t]*$", re.MULTILINE)
+INCLUDE = re.compile(r"^-- include: (\S+) (\w+)[ \t]*$", re.MULTILINE)
 # Strings, quoted names, comments and casts are skipped as a whole; only the last alternative is a parameter.
 TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|::\w+|:=|:([a-z_][a-z0-9_]*)", re.DOTALL)
 
@@ -71,10 +74,7 @@ class Statements:
     """The statements of one file, as attributes."""
 
     def __init__(self, path: Path) -> None:
-        parts = NAME.split(path.read_text(encoding="utf-8"))[1:]
-        self._by_name = {name: Statement(name, text) for name, text in zip(parts[::2], parts[1::2], strict=True)}
-        if 2 * len(self._by_name) != len(parts):
-            raise ValueError(f"{path} has two statements of one name")
+        self._by_name = {name: Statement(name, text) for name, text in _read(path).items()}
 
     def __getattr__(self, name: str) -> Statement:
         try:
@@ -82,8 +82,19 @@ class Statements:
         except KeyError:
             raise AttributeError(f"no statement {name}; there are {', '.join(self._by_name)}") from None
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Statement]:
         return iter(self._by_name.values())
+
+
+def _read(path: Path) -> dict[str, str]:
+    def fragment(found: re.Match[str]) -> str:
+        return _read(path.with_name(found[1]))[found[2]]
+
+    parts = NAME.split(path.read_text(encoding="utf-8"))[1:]
+    texts = {name: INCLUDE.sub(fragment, text) for name, text in zip(parts[::2], parts[1::2], strict=True)}
+    if 2 * len(texts) != len(parts):
+        raise ValueError(f"{path} has two statements of one name")
+    return texts
 
 
 def statements(module_file: str) -> Statements:

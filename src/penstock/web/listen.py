@@ -47,7 +47,15 @@ def is_loopback(host: str) -> bool:
 async def serve(app: FastAPI, listener: socket.socket, stopping: asyncio.Event) -> None:
     """Answer requests until `stopping` is set; then finish those under way."""
     server = _Server(
-        uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2, ws="none")
+        uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+            ws="none",
+        )
     )
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stopped = asyncio.create_task(stopping.wait())
