@@ -1,3 +1,29 @@
-"""Durable document processing on PostgreSQL."""
+"""Penstock: documents in, searchable knowledge out. Never stuck, never twice, never lost."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.engine import Context as Context
+    from penstock.engine import Penstock as Penstock
+    from penstock.errors import JobCancelled as JobCancelled
+    from penstock.errors import JobDead as JobDead
+    from penstock.errors import LeaseLost as LeaseLost
+    from penstock.errors import Permanent as Permanent
+    from penstock.errors import RateLimited as RateLimited
+    from penstock.errors import ResourceLimit as ResourceLimit
+    from penstock.errors import Transient as Transient
 
 __version__ = "0.1.0"
+
+_HOMES = {"Penstock": "penstock.engine", "Context": "penstock.engine"} | dict.fromkeys(
+    ("JobCancelled", "JobDead", "LeaseLost", "Permanent", "RateLimited", "ResourceLimit", "Transient"),
+    "penstock.errors",
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Names are imported when they are used: every module of the package passes through here first."""
+    if name not in _HOMES:
+        raise AttributeError(f"module penstock has no attribute {name}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -35,10 +35,10 @@ received = telemetry.counter("penstock_notifications_total", "Notifications rece
 class Subscription:
     """A wait for one channel. `wait` returns True when woken and False when the time is over; both mean: look."""
 
-    def __init__(self, channel: str, owner: "Notifications") -> None:
+    def __init__(self, channel: str, owner: "Notifications", event: asyncio.Event | None = None) -> None:
         self.channel = channel
         self._owner = owner
-        self._event = asyncio.Event()
+        self._event = event or asyncio.Event()
 
     def wake(self) -> None:
         self._event.set()
@@ -73,8 +73,9 @@ class Notifications:
         self.arriving = False
         self.connected = asyncio.Event()
 
-    def subscribe(self, channel: str) -> Subscription:
-        subscription = Subscription(channel, self)
+    def subscribe(self, channel: str, event: asyncio.Event | None = None) -> Subscription:
+        """Wake the given event, which may serve several channels, or one of its own."""
+        subscription = Subscription(channel, self, event)
         self._subscriptions.setdefault(channel, set()).add(subscription)
         self._changed.set()
         return subscription

@@ -129,7 +129,7 @@ def unreachable(url: DatabaseUrl, error: BaseException) -> DatabaseUnreachable:
         case asyncpg.InvalidCatalogNameError():
             said = f"PostgreSQL at {where} has no database {place.path.lstrip('/')!r}: create it, or correct the name"
         case asyncpg.TooManyConnectionsError():
-            said = f"PostgreSQL at {where} has no connection left: raise max_connections, lower pool.size, or change the address"
+            said = f"PostgreSQL at {where} has no connection left: raise max_connections, lower pool.size, or change the host"
         case TimeoutError():
             said = f"PostgreSQL at {where} did not answer: check that it runs and that no firewall is between, and the address"
         case _:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from asyncpg import Record
 
 NAME = re.compile(r"^-- name: (\w+)[ \t]*$", re.MULTILINE)
-INCLUDE = re.compile(r"^-- include: (\S+) (\w+)[ \t]*$", re.MULTILINE)
+INCLUDE = re.compile(r"^[ \t]*-- include: (\S+) (\w+)[ \t]*$", re.MULTILINE)
 # Strings, quoted names, comments and casts are skipped as a whole; only the last alternative is a parameter.
 TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|::\w+|:=|:([a-z_][a-z0-9_]*)", re.DOTALL)
 

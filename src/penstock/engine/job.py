@@ -1,0 +1,35 @@
+"""A claimed job, and the proof that it is ours."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NewType
+
+JobId = NewType("JobId", int)
+
+
+class Enqueued(int):
+    """The number of a job; `created` is False when a job with the same `unique` was there already."""
+
+    created: bool
+
+    def __new__(cls, number: int, *, created: bool = True) -> "Enqueued":
+        self = super().__new__(cls, number)
+        self.created = created
+        return self
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One attempt at a job. `(id, attempt)` and the worker's number are the fence that every write shows."""
+
+    id: JobId
+    kind: str
+    queue: str
+    share: str
+    attempt: int
+    failures: int
+    suspect: bool
+    args: str
+    unique_key: str | None
+    unique_for: timedelta | None
+    claimed_at: float  # this process's monotonic clock

@@ -1,0 +1,103 @@
+"""The kinds of jobs that an application declares: a name, a handler, and how long and how often it may try."""
+
+import inspect
+import json
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from penstock.errors import BadJob
+
+ARGS_MAX = 1_000_000
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}", re.IGNORECASE)
+
+Handler = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A description of a job: which kind, with which arguments. Making one runs nothing."""
+
+    kind: "Kind"
+    args: str  # JSON, checked when the call was made
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A declared handler. Calling it makes a `Call`."""
+
+    name: str
+    handler: Handler = field(repr=False)
+    queue: str = "default"
+    timeout: timedelta | None = None
+    stall_after: timedelta | None = None
+    retries: int = 3
+
+    def __post_init__(self) -> None:
+        check_name("kind", self.name)
+        check_name("queue", self.queue)
+        if not inspect.iscoroutinefunction(self.handler):
+            raise BadJob(
+                f"The handler of {self.name} must be `async def`: work that blocks belongs in asyncio.to_thread."
+            )
+        parameters = list(inspect.signature(self.handler).parameters.values())
+        if not parameters or parameters[0].kind not in (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        ):
+            raise BadJob(f"The handler of {self.name} must take the context first: async def {self.name}(ctx, …).")
+        if self.retries < 0:
+            raise BadJob(f"retries of {self.name} is {self.retries}: use 0 for a single try.")
+
+    def __call__(self, **args: Any) -> Call:
+        try:
+            inspect.signature(self.handler).bind(None, **args)
+        except TypeError as error:
+            raise BadJob(f"{self.name} cannot be called like this: {error}.") from None
+        return Call(self, encode_args(self.name, args))
+
+
+class Kinds(dict[str, Kind]):
+    """The kinds of one application, by name."""
+
+    def declare(self, kind: Kind) -> Kind:
+        if kind.name in self:
+            raise BadJob(f"There are two handlers for the kind {kind.name}: give one of them another name with name=….")
+        self[kind.name] = kind
+        return kind
+
+
+def encode_args(kind: str, args: dict[str, Any]) -> str:
+    """Arguments as JSON; what cannot be kept is refused here and not in a worker."""
+    try:
+        text = json.dumps(args, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        size = len(text.encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadJob(
+            f"The arguments of {kind} cannot be kept as JSON ({error}): pass text, numbers, lists and dicts."
+        ) from None
+    if "\\u0000" in text:
+        raise BadJob(f"The arguments of {kind} hold a NUL character, which PostgreSQL cannot keep: remove it.")
+    if size > ARGS_MAX:
+        raise BadJob(
+            f"The arguments of {kind} take {size:,} bytes, more than {ARGS_MAX:,}: pass a key or a path instead."
+        )
+    return text
+
+
+def check_name(what: str, name: str) -> str:
+    """Names of queues and kinds appear in commands, metrics and channels: letters, digits, dot, dash, underscore."""
+    if not NAME.fullmatch(name):
+        raise BadJob(
+            f"{name!r} cannot be the name of a {what}: use 1 to 63 letters, digits, dots, dashes and underscores."
+        )
+    return name
+
+
+def check_share(name: str) -> str:
+    """A share may be any short text, for it is somebody's name."""
+    if not name or len(name.encode()) > 200 or not name.isprintable():
+        raise BadJob(f"{name[:50]!r} cannot be a share: use 1 to 200 bytes of printable text.")
+    return name

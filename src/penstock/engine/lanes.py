@@ -1,0 +1,171 @@
+"""Which jobs to take next: fair between lanes, best band first, and only through open gates.
+
+`Lanes` knows the numbers of lanes. `Claimer` asks now and then which lanes have ready jobs and are open for its worker
+(`active_lanes`, a skip scan), and divides the free slots of each queue between them; the claim itself then takes a few
+rows per lane. The cursor moves on with each claim, so that with more lanes than slots everybody has a turn. The SQL is in
+lanes.sql, the gates in gates.sql.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from asyncpg import Record
+
+from penstock.database import Database, Pool, Session, statements
+from penstock.engine.job import Job, JobId
+
+sql = statements(__file__)
+
+HOPS = 64  # lanes looked at in one go
+FRESH = 0.05  # seconds for which the list of active lanes may be used again
+
+LaneKey = tuple[str, str, str]  # queue, kind, share
+
+
+class Lanes:
+    """The numbers of lanes, remembered: they never change."""
+
+    def __init__(self) -> None:
+        self._ids: dict[LaneKey, int] = {}
+        self.keys: dict[int, LaneKey] = {}
+
+    async def ids(self, database: Database, wanted: Iterable[LaneKey]) -> Mapping[LaneKey, int]:
+        """The numbers of these lanes.
+
+        New ones are added on a session of their own and at once: in a caller's long transaction they would make everybody
+        else who needs the lane wait for its end, and a second connection of the pool could be the one that nobody has left.
+        """
+        missing = sorted({key for key in wanted if key not in self._ids})
+        if missing:
+            queues, kinds, shares = (list(column) for column in zip(*missing, strict=True))
+            session = await database.direct("lanes")
+            try:
+                rows = await sql.find_lanes(session, queues=queues, kinds=kinds, shares=shares)
+                if len(rows) < len(missing):
+                    await sql.add_lanes.run(session, queues=queues, kinds=kinds, shares=shares)
+                    rows = await sql.find_lanes(session, queues=queues, kinds=kinds, shares=shares)
+            finally:
+                session.terminate()
+            for row in rows:
+                self.learn(row["id"], (row["queue"], row["kind"], row["share"]))
+        return self._ids
+
+    def learn(self, number: int, key: LaneKey) -> None:
+        self._ids[key] = number
+        self.keys[number] = key
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """A lane with ready jobs in one band, open for us."""
+
+    priority: int
+    lane: int
+    queue: str
+    weight: int
+
+
+class Claimer:
+    """Takes jobs for one worker."""
+
+    def __init__(self, pool: Pool, lanes: Lanes, worker_id: int) -> None:
+        self._pool = pool
+        self._lanes = lanes
+        self._worker_id = worker_id
+        self._cursor = 0
+        self._active: list[Active] = []
+        self._active_until = 0.0
+
+    async def claim(self, free: Mapping[str, int]) -> list[Job]:
+        """Take at most `free[queue]` jobs of each queue; an empty list when there is nothing for us."""
+        async with self._pool.session() as session:
+            if time.monotonic() > self._active_until:
+                await self._look(session)
+            picks = divide(self._active, free)
+            if not picks:
+                self._active_until = 0.0
+                return []
+            rows = await sql.claim_jobs(
+                session,
+                worker_id=self._worker_id,
+                priorities=[active.priority for active, _ in picks],
+                lanes=[active.lane for active, _ in picks],
+                takes=[take for _, take in picks],
+                slots=sum(take for _, take in picks),
+            )
+        self._cursor = picks[-1][0].lane
+        if len(rows) < sum(take for _, take in picks):
+            self._active_until = 0.0  # some lane has run dry: look again before the next claim
+        rows.sort(key=lambda row: (row["priority"], row["id"]))
+        return [self._job(row) for row in rows]
+
+    async def claim_suspect(self) -> Job | None:
+        """One job that was running when its worker was lost, if we run no other such job."""
+        async with self._pool.session() as session:
+            row = await sql.claim_suspect.first(session, worker_id=self._worker_id)
+            if row is None:
+                return None
+            if row["lane"] not in self._lanes.keys:
+                for lane in await session.fetch("select * from penstock.lanes where id = $1", row["lane"]):
+                    self._lanes.learn(lane["id"], (lane["queue"], lane["kind"], lane["share"]))
+        return self._job(row)
+
+    async def release_unknown(self, known: Iterable[int], older_than: timedelta) -> int:
+        """Give back what is ours by the table and not by our memory: the answer to a claim was lost."""
+        async with self._pool.session() as session:
+            rows = await sql.release_unknown(
+                session, worker_id=self._worker_id, known=list(known), older_than=older_than
+            )
+        return len(rows)
+
+    async def _look(self, session: Session) -> None:
+        rows = await sql.active_lanes(session, worker_id=self._worker_id, cursor=self._cursor, hops=HOPS)
+        self._active = []
+        for row in rows:
+            self._lanes.learn(row["lane"], (row["queue"], row["kind"], row["share"]))
+            if row["verdict"] == "open":
+                self._active.append(Active(row["priority"], row["lane"], row["queue"], row["weight"]))
+        if not self._active and len(rows) >= HOPS:
+            self._cursor = rows[-1]["lane"]  # only closed lanes so far: go on behind them
+        self._active_until = time.monotonic() + FRESH
+
+    def _job(self, row: Record) -> Job:
+        queue, kind, share = self._lanes.keys[row["lane"]]
+        return Job(
+            JobId(row["id"]),
+            kind,
+            queue,
+            share,
+            row["attempt"],
+            row["failures"],
+            row["suspect"],
+            row["args"],
+            row["unique_key"],
+            row["unique_for"],
+            time.monotonic(),
+        )
+
+
+def divide(active: list[Active], free: Mapping[str, int]) -> list[tuple[Active, int]]:
+    """Give each lane its part of its queue's free slots, by weight and in the given order; a full queue gives none.
+
+    The best band of a queue takes all that is free; the next band has its turn when the first has run dry.
+    """
+    best: dict[str, int] = {}
+    for lane in active:
+        best.setdefault(lane.queue, lane.priority)
+    lanes = [lane for lane in active if lane.priority == best[lane.queue]]
+    weights: dict[str, int] = {}
+    for lane in lanes:
+        weights[lane.queue] = weights.get(lane.queue, 0) + lane.weight
+    left = dict(free)
+    picks = []
+    for lane in lanes:
+        slots = free.get(lane.queue, 0)
+        take = min(left.get(lane.queue, 0), max(1, -(-slots * lane.weight // weights[lane.queue])))
+        if take > 0:
+            left[lane.queue] -= take
+            picks.append((lane, take))
+    return picks

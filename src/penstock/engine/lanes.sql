@@ -1,0 +1,121 @@
+-- name: find_lanes
+select id, queue, kind, share from penstock.lanes where (queue, kind, share) in (
+  select * from unnest(:queues::text[], :kinds::text[], :shares::text[])
+)
+
+-- name: add_lanes
+-- Sorted, so that two processes that add the same lanes do not wait for each other in a circle.
+insert into penstock.lanes (queue, kind, share)
+select distinct * from unnest(:queues::text[], :kinds::text[], :shares::text[]) as wanted(queue, kind, share)
+order by 1, 2, 3
+on conflict do nothing
+
+-- name: active_lanes
+-- The lanes that have ready jobs, best band first, beginning behind the cursor, with the verdict for this worker. A skip
+-- scan: each hop is one probe of the index, whatever the number of jobs in a lane.
+with recursive
+  first as (
+    select priority from penstock.jobs where state = 'ready' and not suspect order by priority limit 1
+  ),
+  ahead as (  -- from the cursor to the end of the band, then the bands behind it
+    select job.priority, job.lane, 1 as hop
+    from first cross join lateral (
+      select priority, lane from penstock.jobs
+      where state = 'ready' and not suspect and (priority, lane) > (first.priority, :cursor::int)
+      order by priority, lane limit 1
+    ) as job
+    union all
+    select job.priority, job.lane, ahead.hop + 1
+    from ahead cross join lateral (
+      select priority, lane from penstock.jobs
+      where state = 'ready' and not suspect and (priority, lane) > (ahead.priority, ahead.lane)
+      order by priority, lane limit 1
+    ) as job
+    where ahead.hop < :hops::int
+  ),
+  behind as (  -- the part of the band before the cursor
+    select job.priority, job.lane, 1 as hop
+    from first cross join lateral (
+      select priority, lane from penstock.jobs
+      where state = 'ready' and not suspect and (priority, lane) > (first.priority, 0)
+      order by priority, lane limit 1
+    ) as job
+    where job.priority = first.priority and job.lane <= :cursor::int
+    union all
+    select job.priority, job.lane, behind.hop + 1
+    from behind cross join lateral (
+      select priority, lane from penstock.jobs
+      where state = 'ready' and not suspect and (priority, lane) > (behind.priority, behind.lane)
+      order by priority, lane limit 1
+    ) as job
+    where behind.hop < :hops::int and job.priority = behind.priority and job.lane <= :cursor::int
+  ),
+  -- include: gates.sql admission
+select walked.priority, walked.lane, admission.queue, admission.kind, admission.share, admission.weight, admission.verdict
+from (select priority, lane from ahead union all select priority, lane from behind) as walked
+join admission on admission.lane = walked.lane and admission.worker_id = :worker_id
+order by walked.priority, walked.lane <= :cursor::int, walked.lane
+
+-- name: claim_jobs
+-- ready -> running. The new attempt number is the proof that every later statement shows.
+with
+  me as (  -- a worker that was declared gone must not own anything new: the declaration locks this row for update
+    select id from penstock.workers where id = :worker_id and gone_at is null for key share
+  ),
+  -- include: gates.sql admission
+  ,
+  due as materialized (  -- a plain subquery may run again and exceed the limit
+    select picked.id
+    from me
+    cross join unnest(:priorities::smallint[], :lanes::int[], :takes::int[]) as pick(priority, lane, take)
+    join admission on admission.lane = pick.lane and admission.worker_id = me.id and admission.verdict = 'open'
+    cross join lateral (
+      select id from penstock.jobs
+      where state = 'ready' and not suspect and jobs.priority = pick.priority and jobs.lane = pick.lane
+      order by id limit pick.take
+      for update skip locked
+    ) as picked
+    limit :slots
+  )
+update penstock.jobs
+set state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = penstock.now()
+where id = any (array(select id from due))  -- an array leaves the planner only the primary key
+returning id, lane, priority, attempt, failures, suspect, unique_key, unique_for, args
+
+-- name: claim_suspect
+-- ready -> running, for one that was running when its worker was lost: only while this worker runs no other suspect.
+with
+  me as (
+    select id from penstock.workers where id = :worker_id and gone_at is null for key share
+  ),
+  -- include: gates.sql admission
+  ,
+  due as materialized (
+    select job.id
+    from me
+    cross join lateral (
+      select id, lane from penstock.jobs where state = 'ready' and suspect order by id limit 100 for update skip locked
+    ) as job
+    join admission on admission.lane = job.lane and admission.worker_id = me.id and admission.verdict = 'open'
+    where not exists (select from penstock.jobs where state = 'running' and worker_id = me.id and suspect)
+    order by job.id
+    limit 1
+  )
+update penstock.jobs
+set state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = penstock.now()
+where id = any (array(select id from due))
+returning id, lane, priority, attempt, failures, suspect, unique_key, unique_for, args
+
+-- name: release_unknown
+-- running -> ready: claimed for us by a statement whose answer never came. Nobody runs it, and nobody else may take it.
+update penstock.jobs
+set state = 'ready', worker_id = null, claimed_at = null,
+  attempts = attempts || row(attempt, worker_id, claimed_at, 0, 'released', 'the answer to the claim was lost')::penstock.attempt
+where id = any (array(
+  select id from penstock.jobs
+  where state = 'running' and worker_id = :worker_id and not id = any (:known::bigint[])
+    and claimed_at <= penstock.now() - :older_than::interval
+  limit 1000
+  for update skip locked
+))
+returning id

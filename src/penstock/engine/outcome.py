@@ -1,0 +1,115 @@
+"""What can happen to a job that was claimed, as values; the settler is the only one that writes them.
+
+Done        the handler returned                           running -> history
+Finished    the handler's own transaction has done it      (already in the history)
+Retry       failed, charged                                running -> later
+Snooze      asked for patience, not charged                running -> later
+Bury        no try left, or permanently wrong              running -> dead
+Cancelled   somebody asked for it                          running -> history
+Release     not its fault: a stop, or a worker at its end  running -> ready
+"""
+
+import hashlib
+import re
+import traceback
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from penstock.telemetry import mask
+
+TRACEBACK_MAX = 20_000
+MESSAGE_MAX = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why it failed, as it is kept with the job."""
+
+    cls: str  # the error class that decided what happens: Transient, Permanent, …
+    type: str
+    message: str
+    traceback: str
+    fingerprint: str
+    code: str = ""  # version of the code that failed
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "class": self.cls,
+            "type": self.type,
+            "message": self.message,
+            "traceback": self.traceback,
+            "fingerprint": self.fingerprint,
+            "code": self.code,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The handler returned this value."""
+
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Settled by `ctx.finish()` together with the handler's effects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Charged, and tried again after a pause; `alone` when it ran out of memory or time."""
+
+    failure: Failure
+    after: timedelta
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snooze:
+    """Tried again after a pause, not charged."""
+
+    failure: Failure
+    after: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """Dead, until somebody redrives or discards it."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Ended because somebody asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Given back unharmed."""
+
+    reason: str = field(default="stopped")
+
+
+Outcome = Done | Finished | Retry | Snooze | Bury | Cancelled | Release
+
+
+def describe_failure(kind: str, error: BaseException, cls: str, code: str = "") -> Failure:
+    """The failure as it is kept: complete, but without secrets."""
+    frames = traceback.extract_tb(error.__traceback__)
+    text = mask("".join(traceback.format_exception(error)))
+    if len(text) > TRACEBACK_MAX:
+        text = text[: TRACEBACK_MAX // 2] + "\n…\n" + text[-TRACEBACK_MAX // 2 :]
+    message = mask(str(error))[:MESSAGE_MAX] or type(error).__name__
+    last = frames[-1] if frames else None
+    place = f"{last.filename.rsplit('/', 1)[-1]}:{last.name}" if last else ""
+    return Failure(
+        cls, type(error).__name__, message, text, fingerprint(kind, type(error).__name__, place, message), code
+    )
+
+
+def fingerprint(kind: str, error_type: str, place: str, message: str) -> str:
+    """The same for failures of one cause: numbers, quoted names and paths in the message do not count."""
+    shape = re.sub(r"'[^']*'|\"[^\"]*\"|/[\w./-]+|0x[0-9a-f]+|\d+", "#", message)[:200]
+    return hashlib.sha256("\0".join((kind, error_type, place, shape)).encode()).hexdigest()[:12]

@@ -1,0 +1,136 @@
+"""Putting jobs in, and what people do to them afterwards: wait, cancel, pause, redrive, discard.
+
+An enqueue is part of the caller's transaction when there is one (`tx=`): the job and what it is about are born together.
+Otherwise enqueues of many coroutines go out together (`Enqueuer`). The SQL is in queue.sql.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.database import Database, Session, statements
+from penstock.engine.job import Enqueued
+from penstock.engine.kinds import Call, check_share
+from penstock.engine.lanes import LaneKey, Lanes
+from penstock.engine.settler import wake_queues
+from penstock.errors import BadJob, ConnectionLost
+
+sql = statements(__file__)
+
+BATCH = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A call with everything that says when and whose it is."""
+
+    call: Call
+    share: str = "default"
+    priority: int = 0
+    delay: timedelta | None = None
+    unique: str | None = None
+    unique_for: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.call, Call):
+            raise BadJob(f"{self.call!r} is not a job: call the decorated function, as in enqueue(greet(name='Ada')).")
+        check_share(self.share)
+        if not -100 <= self.priority <= 100:
+            raise BadJob(f"A priority of {self.priority} is out of range: use -100 (first) to 100 (last).")
+        if self.unique_for is not None and self.unique is None:
+            raise BadJob("unique_for needs unique: say which key shall stay taken.")
+        if self.unique is not None and not 0 < len(self.unique.encode()) <= 500:
+            raise BadJob("unique must be a text of 1 to 500 bytes.")
+
+    @property
+    def lane(self) -> LaneKey:
+        return self.call.kind.queue, self.call.kind.name, self.share
+
+
+async def enqueue_orders(tx: Session, ids: Mapping[LaneKey, int], orders: Sequence[Order]) -> list[Enqueued]:
+    """Insert in the caller's transaction; the numbers in the order of the calls."""
+    plain = [order for order in orders if order.unique is None]
+    numbers: list[int] = []
+    for start in range(0, len(plain), BATCH):
+        part = plain[start : start + BATCH]
+        rows = await sql.insert_jobs(
+            tx,
+            lanes=[ids[order.lane] for order in part],
+            priorities=[order.priority for order in part],
+            args=[order.call.args for order in part],
+            delays=[order.delay for order in part],
+        )
+        numbers += [row["id"] for row in rows]
+    keyed = await _enqueue_keyed(tx, ids, [order for order in orders if order.unique is not None])
+    ready = {order.call.kind.queue for order in orders if order.delay is None}
+    if ready:
+        await wake_queues(tx, ready)
+    plain_numbers = iter(numbers)
+    return [Enqueued(next(plain_numbers)) if order.unique is None else keyed[order.unique] for order in orders]
+
+
+async def _enqueue_keyed(tx: Session, ids: Mapping[LaneKey, int], orders: list[Order]) -> dict[str, Enqueued]:
+    """One job per key, now and among the unfinished; for a taken key, the number of the one who has it."""
+    wanted: dict[str, Order] = {}
+    for order in orders:
+        wanted.setdefault(str(order.unique), order)
+    found: dict[str, Enqueued] = {}
+    while missing := [key for key in wanted if key not in found]:
+        numbers = [row[0] for row in await sql.reserve_ids(tx, count=len(missing))]
+        by_key = dict(zip(missing, numbers, strict=True))
+        ours = {row["key"] for row in await sql.take_keys(tx, keys=list(by_key), ids=list(by_key.values()))}
+        new = [(by_key[key], wanted[key]) for key in missing if key in ours]
+        if new:
+            await sql.insert_keyed_jobs.run(
+                tx,
+                ids=[number for number, _ in new],
+                lanes=[ids[order.lane] for _, order in new],
+                priorities=[order.priority for _, order in new],
+                args=[order.call.args for _, order in new],
+                delays=[order.delay for _, order in new],
+                keys=[order.unique for _, order in new],
+                keeps=[order.unique_for for _, order in new],
+            )
+            found |= {str(order.unique): Enqueued(number) for number, order in new}
+        taken = [key for key in missing if key not in found]
+        # A holder that was there a moment ago may be over by now: then the key is free, and we try again.
+        for row in await sql.holders_of(tx, keys=taken):
+            found[row["key"]] = Enqueued(row["job_id"], created=False)
+    return found
+
+
+class Enqueuer:
+    """Group commit of enqueues: what is asked while the last one is under way goes out in the next."""
+
+    def __init__(self, database: Database, lanes: Lanes) -> None:
+        self._database = database
+        self._lanes = lanes
+        self._waiting: list[tuple[Order, asyncio.Future[Enqueued]]] = []
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def enqueue(self, order: Order) -> Enqueued:
+        future: asyncio.Future[Enqueued] = asyncio.get_running_loop().create_future()
+        self._waiting.append((order, future))
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(self._flush(), name="enqueue")
+        return await future
+
+    async def _flush(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            try:
+                orders = [order for order, _ in batch]
+                ids = await self._lanes.ids(self._database, (order.lane for order in orders))
+                async with self._database.pool.transaction() as tx:
+                    numbers = await enqueue_orders(tx, ids, orders)
+            except BaseException as error:
+                for _, future in batch:
+                    if not future.done():
+                        future.set_exception(error if isinstance(error, Exception) else ConnectionLost("interrupted"))
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                for (_, future), number in zip(batch, numbers, strict=True):
+                    if not future.done():
+                        future.set_result(number)

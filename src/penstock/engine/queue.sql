@@ -1,0 +1,140 @@
+-- name: insert_jobs
+-- (new) -> ready, or later when it has a date. Ids come in the order of the calls.
+insert into penstock.jobs (lane, priority, args, state, run_at)
+select lane, priority, args,
+  case when delay is null then 'ready' else 'later' end::penstock.job_state,
+  penstock.now() + delay
+from unnest(:lanes::int[], :priorities::smallint[], :args::json[], :delays::interval[]) with ordinality
+  as new(lane, priority, args, delay, turn)
+order by turn
+returning id
+
+-- name: reserve_ids
+select nextval(pg_get_serial_sequence('penstock.jobs', 'id')) from generate_series(1, :count::int)
+
+-- name: take_keys
+-- Sorted, so that two callers with the same keys do not wait for each other in a circle. A key that has expired is taken
+-- over. What comes back is ours; for the rest somebody else was first.
+insert into penstock.job_keys (key, job_id)
+select key, id from unnest(:keys::text[], :ids::bigint[]) as wanted(key, id) order by key
+on conflict (key) do update set job_id = excluded.job_id, until = null
+  where job_keys.until <= penstock.now()
+returning key
+
+-- name: holders_of
+select key, job_id from penstock.job_keys where key = any (:keys::text[]) and (until is null or until > penstock.now())
+
+-- name: insert_keyed_jobs
+insert into penstock.jobs (id, lane, priority, args, state, run_at, unique_key, unique_for)
+select id, lane, priority, args,
+  case when delay is null then 'ready' else 'later' end::penstock.job_state,
+  penstock.now() + delay, key, keep
+from unnest(:ids::bigint[], :lanes::int[], :priorities::smallint[], :args::json[], :delays::interval[], :keys::text[],
+  :keeps::interval[]) as new(id, lane, priority, args, delay, key, keep)
+
+-- name: find_job
+-- Alive or in the history, in one statement: between two it could have moved.
+select job.id, lane.queue, lane.kind, lane.share, job.state::text as state, job.priority, job.attempt, job.failures,
+  job.suspect, job.deaths, job.cancelling, job.worker_id, job.claimed_at, job.run_at, job.enqueued_at,
+  null::timestamptz as finished_at, job.unique_key, job.args, null::json as result, job.progress, job.error,
+  to_json(job.attempts) as attempts
+from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
+where job.id = :id
+union all
+select past.id, lane.queue, lane.kind, lane.share, past.outcome, past.priority, past.attempt, past.failures,
+  false, 0, false, past.worker_id, null, null, past.enqueued_at,
+  past.finished_at, null, past.args, past.result, null, past.error,
+  to_json(past.attempts)
+from penstock.job_history as past join penstock.lanes as lane on lane.id = past.lane
+where past.id = :id
+
+-- name: await_job
+-- Somebody waits: who settles the job will notify. Already over: the row says how.
+update penstock.jobs set awaited = true where id = :id and not awaited
+
+-- name: cancel_idle
+-- ready, later, waiting or dead -> cancelled (history). A running job is asked instead: see cancel_running.
+with ended as (
+  delete from penstock.jobs
+  where id = any (:ids::bigint[]) and state <> 'running'
+  returning *
+),
+freed as (
+  delete from penstock.job_keys using ended where job_keys.key = ended.unique_key and job_keys.job_id = ended.id
+),
+moved as (
+  insert into penstock.job_history
+    (id, lane, outcome, priority, attempt, failures, enqueued_at, finished_at, args, error, attempts)
+  select id, lane, :outcome::text, priority, attempt, failures, enqueued_at, penstock.now(), args,
+    coalesce(error, json_build_object('class', 'Cancelled', 'message', :reason::text)), attempts
+  from ended
+)
+select id, case when awaited then pg_notify('penstock_done', '') is null end as told from ended
+
+-- name: cancel_running
+-- Brought to its worker by the next beat.
+update penstock.jobs set cancelling = true
+where id = any (:ids::bigint[]) and state = 'running'
+returning id
+
+-- name: pause
+insert into penstock.pauses (what, name, reason) values (:what, :name, :reason)
+on conflict (what, name) do update set reason = excluded.reason
+
+-- name: resume
+delete from penstock.pauses where what = :what and name = :name returning since
+
+-- name: queues_resumed
+-- Whom to wake after a resume.
+select distinct queue from penstock.lanes
+where (:what = 'queue' and queue = :name) or (:what = 'kind' and kind = :name) or (:what = 'share' and share = :name)
+
+-- name: pauses
+select what, name, reason, since from penstock.pauses order by since
+
+-- name: weigh
+insert into penstock.shares (name, weight) values (:name, :weight)
+on conflict (name) do update set weight = excluded.weight
+
+-- name: list_jobs
+-- By keyset: the caller passes the last id that it has seen.
+select job.id, lane.queue, lane.kind, lane.share, job.state::text as state, job.priority, job.attempt, job.failures,
+  job.run_at, job.enqueued_at, job.worker_id, job.progress, job.error ->> 'message' as error
+from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
+where job.id > :after
+  and (:state::text is null or job.state::text = :state)
+  and (:kind::text is null or lane.kind = :kind)
+  and (:queue::text is null or lane.queue = :queue)
+  and (:share::text is null or lane.share = :share)
+order by job.id limit :most
+
+-- name: dead_by_cause
+select fingerprint, count(*) as count, min(lane.kind) as kind, max(job.error ->> 'class') as class,
+  max(job.error ->> 'message') as message, max(job.error ->> 'code') as code, min(job.id) as first_id, max(job.id) as last_id
+from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
+where job.state = 'dead'
+group by fingerprint order by count(*) desc limit :most
+
+-- name: dead_jobs
+select job.id, lane.kind, lane.share, job.fingerprint, job.error, job.attempt, job.failures, job.enqueued_at
+from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
+where job.state = 'dead'
+  and (:fingerprint::text is null or job.fingerprint = :fingerprint)
+  and (:kind::text is null or lane.kind = :kind)
+  and (cardinality(:ids::bigint[]) = 0 or job.id = any (:ids::bigint[]))
+order by job.id limit :most
+
+-- name: redrive_jobs
+-- dead -> ready, with a fresh budget. The attempt number goes on: it never shrinks.
+update penstock.jobs
+set state = 'ready', failures = 0, deaths = 0, suspect = false, cancelling = false, fingerprint = null, error = null
+where id = any (:ids::bigint[]) and state = 'dead'
+returning id, lane
+
+-- name: ended_of
+-- How redriven jobs ended: in the history, dead again (with which fingerprint), or not yet.
+select wanted.id,
+  coalesce(past.outcome, live.state::text) as state, live.fingerprint
+from unnest(:ids::bigint[]) as wanted(id)
+left join penstock.jobs as live on live.id = wanted.id
+left join lateral (select outcome from penstock.job_history where id = wanted.id limit 1) as past on true

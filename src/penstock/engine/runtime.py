@@ -1,0 +1,257 @@
+"""`Penstock`: what an application holds in its hand.
+
+app = Penstock()
+
+@app.job(timeout="5m", retries=3)
+async def greet(ctx, name: str): ...
+
+async with app:
+    await app.enqueue(greet(name="Ada"))
+    await app.work(concurrency=100)
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.database import Database, Session, open_database
+from penstock.engine.job import Enqueued
+from penstock.engine.kinds import Call, Handler, Kind, Kinds, check_name, check_share
+from penstock.engine.lanes import Lanes
+from penstock.engine.queue import Enqueuer, Order, enqueue_orders, sql
+from penstock.engine.settler import wake_queues
+from penstock.engine.worker import Worker, by_queue
+from penstock.errors import BadJob, JobCancelled, JobDead, JobNotFound
+from penstock.settings import Settings, load_settings
+from penstock.settings.values import parse_duration
+
+Duration = str | float | timedelta
+
+
+class Penstock:
+    """An application: its kinds of jobs, and its way to the database while it is open."""
+
+    def __init__(self, *, role: str = "app", **settings: Any) -> None:
+        self._overrides = settings
+        self._role = role
+        self._settings: Settings | None = None
+        self._database: Database | None = None
+        self._enqueuer: Enqueuer | None = None
+        self._open = AsyncExitStack()
+        self._lanes = Lanes()
+        self.kinds = Kinds()
+
+    # -- declaring ------------------------------------------------------------------------------------------------
+
+    def job(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        timeout: Duration | None = None,
+        stall_after: Duration | None = None,
+        retries: int = 3,
+    ) -> Callable[[Handler], Kind]:
+        """Declare a handler; calling the result describes a job and runs nothing."""
+
+        def declare(handler: Handler) -> Kind:
+            return self.kinds.declare(
+                Kind(
+                    name or handler.__name__,
+                    handler,
+                    queue,
+                    _duration("timeout", timeout),
+                    _duration("stall_after", stall_after),
+                    retries,
+                )
+            )
+
+        return declare
+
+    # -- opening --------------------------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> Settings:
+        if self._settings is None:
+            self._settings = load_settings(**self._overrides).settings
+        return self._settings
+
+    @property
+    def database(self) -> Database:
+        if self._database is None:
+            raise RuntimeError("Penstock is not open: use it inside `async with app:`.")
+        return self._database
+
+    @property
+    def dsn(self) -> str:
+        """The address of the database, with its password."""
+        return self.database.url.reveal()
+
+    async def __aenter__(self) -> Self:
+        self._database = await self._open.enter_async_context(open_database(self.settings, role=self._role))
+        self._enqueuer = Enqueuer(self._database, self._lanes)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._database = self._enqueuer = None
+        await self._open.aclose()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """One short transaction on a connection of the pool; give it to `enqueue(tx=…)`."""
+        async with self.database.pool.transaction() as tx:
+            yield tx
+
+    # -- putting in -----------------------------------------------------------------------------------------------
+
+    async def enqueue(
+        self,
+        call: Call,
+        *,
+        unique: str | None = None,
+        unique_for: Duration | None = None,
+        run_in: Duration | None = None,
+        priority: int = 0,
+        share: str = "default",
+        tx: Any = None,
+    ) -> Enqueued:
+        """Put a job in; with `tx`, in that transaction. A taken `unique` gives the job that has it, `created=False`."""
+        delay = _duration("run_in", run_in)
+        order = Order(call, share, priority, delay, unique, _duration("unique_for", unique_for))
+        if tx is not None:
+            ids = await self._lanes.ids(self.database, [order.lane])
+            [number] = await enqueue_orders(tx, ids, [order])
+            return number
+        if self._enqueuer is None:
+            raise RuntimeError("Penstock is not open: use it inside `async with app:`.")
+        return await self._enqueuer.enqueue(order)
+
+    async def enqueue_many(
+        self,
+        calls: Iterable[Call],
+        *,
+        priority: int = 0,
+        share: str = "default",
+        run_in: Duration | None = None,
+        tx: Any = None,
+    ) -> list[Enqueued]:
+        """Put many jobs in: all of them or, if one cannot be kept, none."""
+        delay = _duration("run_in", run_in)
+        orders = [Order(call, share, priority, delay) for call in calls]
+        if not orders:
+            return []
+        ids = await self._lanes.ids(self.database, (order.lane for order in orders))
+        if tx is not None:
+            return await enqueue_orders(tx, ids, orders)
+        async with self.database.pool.transaction() as own:
+            return await enqueue_orders(own, ids, orders)
+
+    # -- waiting and changing ---------------------------------------------------------------------------------------
+
+    async def result(self, job_id: int, *, timeout: Duration | None = None) -> Any:
+        """What the handler returned. Raises JobDead, JobCancelled, JobNotFound, or TimeoutError; woken by notification."""
+        done = self.database.notifications.subscribe("penstock_done")
+        seconds = None if timeout is None else parse_duration(timeout).total_seconds()
+        try:
+            async with asyncio.timeout(seconds):
+                await self.database.pool.repeat(lambda session: sql.await_job.run(session, id=job_id))
+                while True:
+                    found, value = await self._look_at_result(job_id)
+                    if found:
+                        return value
+                    await done.wait(1.0 if self.database.notifications.arriving else 0.1)
+        finally:
+            done.close()
+
+    async def _look_at_result(self, job_id: int) -> tuple[bool, Any]:
+        row = await self.database.pool.repeat(lambda session: sql.find_job.first(session, id=job_id))
+        if row is None:
+            raise JobNotFound(f"There is no job {job_id}.")
+        match row["state"]:
+            case "done":
+                return True, None if row["result"] is None else json.loads(row["result"])
+            case "dead":
+                raise JobDead(f"Job {job_id} is dead: {json.loads(row['error'])['message']}")
+            case "cancelled" | "discarded":
+                raise JobCancelled(f"Job {job_id} was {row['state']}.")
+        return False, None
+
+    async def cancel(self, *job_ids: int, reason: str = "cancelled") -> list[int]:
+        """Cancel jobs; a running one stops with the next beat of its worker. The numbers of those that were alive."""
+        async with self.database.pool.transaction() as tx:
+            ended = await sql.cancel_idle(tx, ids=list(job_ids), outcome="cancelled", reason=reason)
+            asked = await sql.cancel_running(tx, ids=list(job_ids))
+        return sorted(row["id"] for row in [*ended, *asked])
+
+    async def pause(self, *, queue: str = "", kind: str = "", share: str = "", reason: str = "paused by hand") -> None:
+        """Claim nothing of this queue, kind or share until `resume`; what runs goes on."""
+        what, name = _one_of(queue=queue, kind=kind, share=share)
+        await self.database.pool.repeat(lambda session: sql.pause.run(session, what=what, name=name, reason=reason))
+
+    async def resume(self, *, queue: str = "", kind: str = "", share: str = "") -> bool:
+        """End a pause; False if there was none."""
+        what, name = _one_of(queue=queue, kind=kind, share=share)
+        async with self.database.pool.transaction() as tx:
+            since = await sql.resume.value(tx, what=what, name=name)
+            queues = await sql.queues_resumed(tx, what=what, name=name)
+            await wake_queues(tx, {row["queue"] for row in queues})
+        return since is not None
+
+    async def weigh(self, share: str, weight: int) -> None:
+        """Give a share this many jobs in a round where the others get one."""
+        if not 1 <= weight <= 100:
+            raise BadJob(f"A weight of {weight} is out of range: use 1 to 100.")
+        await self.database.pool.repeat(lambda session: sql.weigh.run(session, name=check_share(share), weight=weight))
+
+    # -- working --------------------------------------------------------------------------------------------------
+
+    async def work(
+        self,
+        *,
+        concurrency: int | Mapping[str, int] = 100,
+        stop: asyncio.Event | None = None,
+        lease: Duration = "15s",
+        drain: Duration = "20s",
+    ) -> None:
+        """Run jobs of the declared kinds until `stop` is set or the task is cancelled; then finish or release them."""
+        worker = self.worker(concurrency=concurrency, lease=lease, drain=drain)
+        stopping = stop or asyncio.Event()
+        working = asyncio.create_task(worker.run(stopping), name="worker")
+        try:
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            worker.hurry()
+            stopping.set()
+            await working
+
+    def worker(
+        self, *, concurrency: int | Mapping[str, int] = 100, lease: Duration = "15s", drain: Duration = "20s"
+    ) -> Worker:
+        """A worker for the declared kinds, to be run by the caller."""
+        slots = by_queue(self.kinds, concurrency)
+        if not slots:
+            raise BadJob("There is nothing to work on: no job is declared for these queues.")
+        return Worker(
+            self.database, self.kinds, self._lanes, slots, lease=parse_duration(lease), drain=parse_duration(drain)
+        )
+
+
+def _duration(name: str, value: Duration | None) -> timedelta | None:
+    try:
+        return None if value is None else parse_duration(value)
+    except ValueError as error:
+        raise BadJob(f"{name}: {error}") from None
+
+
+def _one_of(**names: str) -> tuple[str, str]:
+    given = [(what, name) for what, name in names.items() if name]
+    if len(given) != 1:
+        raise BadJob("Name exactly one: a queue, a kind or a share.")
+    [(what, name)] = given
+    return what, check_share(name) if what == "share" else check_name(what, name)

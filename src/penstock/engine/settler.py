@@ -1,0 +1,258 @@
+"""Writes what happened to jobs: the only place that does, apart from a handler's own `finish`.
+
+Outcomes are settled by group commit: what ended while the last flush was under way goes out together in the next one. An
+idle worker flushes at once, a busy one in batches, with no timer in between.
+
+Settling has three answers. *Mine*: the row came back. *Already mine*: the answer to an earlier COMMIT was lost, and the
+attempt is found among those that ended. *Lost*: somebody else has the job by now, and nothing was written.
+"""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import asyncpg
+
+from penstock import telemetry
+from penstock.database import Pool, Session, statements
+from penstock.engine.job import Job
+from penstock.engine.outcome import (
+    Bury,
+    Cancelled,
+    Done,
+    Failure,
+    Finished,
+    Outcome,
+    Release,
+    Retry,
+    Snooze,
+    describe_failure,
+)
+from penstock.errors import DatabaseTrouble, DatabaseUnreachable, LeaseLost
+from penstock.telemetry import log
+
+sql = statements(__file__)
+
+fenced = telemetry.counter("penstock_fenced_writes_total", "Writes of attempts that were no longer ours")
+flushes = telemetry.counter("penstock_settle_flushes_total", "Group commits of outcomes")
+
+BATCH = 1000
+PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+@dataclass(slots=True, eq=False)
+class Settled:
+    """A job, what happened, and how long it took."""
+
+    job: Job
+    outcome: Outcome
+    seconds: float
+
+
+class Settler:
+    """Collects outcomes of one worker and flushes them."""
+
+    def __init__(self, pool: Pool, worker_id: int) -> None:
+        self._pool = pool
+        self._worker_id = worker_id
+        self._pending: list[Settled] = []
+        self._flying: list[Settled] = []
+        self._progress: dict[int, tuple[Job, str]] = {}
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._flusher: asyncio.Task[None] | None = None
+
+    @property
+    def backlog(self) -> int:
+        return len(self._pending)
+
+    def unwritten(self) -> Iterator[int]:
+        """The jobs whose outcome is known here and perhaps not yet in the table."""
+        return (item.job.id for item in chain(self._pending, self._flying))
+
+    def start(self) -> None:
+        self._flusher = asyncio.create_task(self._flush_for_ever(), name="settler")
+
+    def add(self, settled: Settled) -> None:
+        self._pending.append(settled)
+        self._idle.clear()
+        self._wake.set()
+
+    def note_progress(self, job: Job, progress: str) -> None:
+        """Only the latest is kept; it goes out with the next flush."""
+        self._progress[job.id] = (job, progress)
+        self._wake.set()
+
+    async def drain(self) -> None:
+        """Wait until everything is written."""
+        await self._idle.wait()
+
+    async def stop(self) -> None:
+        if self._flusher is not None:
+            self._flusher.cancel()
+            await asyncio.gather(self._flusher, return_exceptions=True)
+
+    async def _flush_for_ever(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._pending or self._progress:
+                batch, self._pending = self._pending[:BATCH], self._pending[BATCH:]
+                self._flying = batch
+                progress, self._progress = self._progress, {}
+                await self._flush_until_settled(batch, progress)
+                self._flying = []
+            self._idle.set()
+
+    async def _flush_until_settled(self, batch: list[Settled], progress: dict[int, tuple[Job, str]]) -> None:
+        """Through lost connections and restarts: repeating is safe, because every statement shows its fence."""
+        for attempt in range(1_000_000):
+            try:
+                await self._flush(batch, progress, again=attempt > 0)
+                return
+            except (DatabaseTrouble, DatabaseUnreachable) as error:
+                log.warning("outcomes could not be written yet", jobs=len(batch), error=str(error))
+                await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+                if len(batch) <= 1:
+                    batch = [_buried(item, error) for item in batch]
+                    progress = {}
+                else:  # one bad row must not hold back the others
+                    for item in batch:
+                        await self._flush_until_settled([item], {})
+                    return
+
+    async def _flush(self, batch: list[Settled], progress: dict[int, tuple[Job, str]], *, again: bool) -> None:
+        flushes.inc()
+        async with self._pool.transaction() as tx:
+            if progress:
+                await self._write_progress(tx, progress)
+            mine = await settle(tx, self._worker_id, batch) if batch else set()
+            lost = [item for item in batch if item.job.id not in mine]
+            if lost and again:
+                before = await sql.settled_before(
+                    tx,
+                    ids=[item.job.id for item in lost],
+                    attempts=[item.job.attempt for item in lost],
+                    worker_id=self._worker_id,
+                )
+                mine |= {row["id"] for row in before}
+        for item in batch:
+            if item.job.id not in mine:
+                fenced.inc()
+                log.warning("outcome dropped: the job is no longer ours", job=item.job.id, attempt=item.job.attempt)
+
+    async def _write_progress(self, tx: Session, progress: dict[int, tuple[Job, str]]) -> None:
+        await sql.settle_progress(
+            tx,
+            ids=[job.id for job, _ in progress.values()],
+            attempts=[job.attempt for job, _ in progress.values()],
+            progresses=[text for _, text in progress.values()],
+            worker_id=self._worker_id,
+        )
+
+
+async def settle(tx: Session, worker_id: int, batch: list[Settled]) -> set[int]:
+    """Write the outcomes in the caller's transaction; the numbers of the jobs that were still ours."""
+    by_outcome: dict[type[Outcome], list[Settled]] = defaultdict(list)
+    for item in batch:
+        by_outcome[type(item.outcome)].append(item)
+    mine: set[int] = set()
+    for outcome, items in by_outcome.items():
+        if outcome is Done:
+            mine |= await _settle_done(tx, worker_id, items, "done")
+        elif outcome is Cancelled:
+            mine |= await _settle_done(tx, worker_id, items, "cancelled")
+        elif outcome in (Retry, Snooze):
+            mine |= await _settle_retry(tx, worker_id, items)
+        elif outcome is Bury:
+            mine |= await _settle_bury(tx, worker_id, items)
+        elif outcome is Release:
+            mine |= await _settle_release(tx, worker_id, items)
+        elif outcome is Finished:
+            mine |= {item.job.id for item in items}
+    return mine
+
+
+async def finish(tx: Session, worker_id: int, job: Job, result: Any, seconds: float) -> None:
+    """The end of a handler's own transaction: its effects and the job's completion commit together, or not at all."""
+    if not await _settle_done(tx, worker_id, [Settled(job, Done(result), seconds)], "done"):
+        raise LeaseLost(f"Job {job.id} is no longer ours (attempt {job.attempt}); nothing was written.")
+
+
+async def _settle_done(tx: Session, worker_id: int, items: list[Settled], outcome: str) -> set[int]:
+    rows = await sql.settle_done(
+        tx,
+        **_proof(worker_id, items),
+        results=[item.outcome.result if isinstance(item.outcome, Done) else None for item in items],
+        outcome=outcome,
+    )
+    mine = {row["id"] for row in rows}
+    keyed = [item.job for item in items if item.job.unique_key is not None and item.job.id in mine]
+    if keyed:
+        await sql.release_keys.run(
+            tx,
+            keys=[job.unique_key for job in keyed],
+            ids=[job.id for job in keyed],
+            keeps=[job.unique_for for job in keyed],
+        )
+    return mine
+
+
+async def _settle_retry(tx: Session, worker_id: int, items: list[Settled]) -> set[int]:
+    outcomes: list[Retry | Snooze] = [item.outcome for item in items if isinstance(item.outcome, Retry | Snooze)]
+    rows = await sql.settle_retry(
+        tx,
+        **_proof(worker_id, items),
+        **_failures([outcome.failure for outcome in outcomes]),
+        afters=[outcome.after for outcome in outcomes],
+        charges=[int(isinstance(outcome, Retry)) for outcome in outcomes],
+        alones=[isinstance(outcome, Retry) and outcome.alone for outcome in outcomes],
+        outcomes=["retry" if isinstance(outcome, Retry) else "snooze" for outcome in outcomes],
+    )
+    return {row["id"] for row in rows}
+
+
+async def _settle_bury(tx: Session, worker_id: int, items: list[Settled]) -> set[int]:
+    failures = [item.outcome.failure for item in items if isinstance(item.outcome, Bury)]
+    rows = await sql.settle_bury(tx, **_proof(worker_id, items), **_failures(failures))
+    return {row["id"] for row in rows}
+
+
+async def _settle_release(tx: Session, worker_id: int, items: list[Settled]) -> set[int]:
+    reasons = [item.outcome.reason for item in items if isinstance(item.outcome, Release)]
+    rows = await sql.settle_release(tx, **_proof(worker_id, items), reasons=reasons)
+    await wake_queues(tx, {item.job.queue for item in items})
+    return {row["id"] for row in rows}
+
+
+async def wake_queues(tx: Session, queues: set[str]) -> None:
+    """Tell the workers of these queues to look; the payload is constant, so that many become one."""
+    await sql.wake_queues(tx, queues=sorted(queues))
+
+
+def _proof(worker_id: int, items: list[Settled]) -> dict[str, Any]:
+    return {
+        "worker_id": worker_id,
+        "ids": [item.job.id for item in items],
+        "attempts": [item.job.attempt for item in items],
+        "seconds": [item.seconds for item in items],
+    }
+
+
+def _failures(failures: list[Failure]) -> dict[str, Any]:
+    return {
+        "errors": [json.dumps(failure.as_json()) for failure in failures],
+        "fingerprints": [failure.fingerprint for failure in failures],
+        "messages": [failure.message for failure in failures],
+    }
+
+
+def _buried(item: Settled, error: Exception) -> Settled:
+    """What PostgreSQL cannot keep (a NUL in a result, say) is the job's failure, not a reason to try for ever."""
+    return Settled(item.job, Bury(describe_failure(item.job.kind, error, "Permanent")), item.seconds)

@@ -1,0 +1,376 @@
+"""A worker: claims jobs, runs their handlers, hands what happened to the settler, and stops in time.
+
+Three tasks share the work. *Claiming* fills free slots and a small buffer, woken by notifications and by slots that
+become free. Each handler runs in a task of its own. *Watching* ticks four times a second: timeouts, stalls, the lease.
+The beat (fleet.py) runs in another thread. No connection is held while a handler runs.
+"""
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.database import Database
+from penstock.engine.executor import Context, Desk, Stop, execute, judge
+from penstock.engine.fleet import Beat, Commands, Member, leave, register
+from penstock.engine.job import Job
+from penstock.engine.kinds import Kinds
+from penstock.engine.lanes import Claimer, Lanes
+from penstock.engine.lease import Lease
+from penstock.engine.outcome import Bury, Finished, Outcome, Release, Retry, Snooze
+from penstock.engine.pressure import Pressure
+from penstock.engine.settler import Settled, Settler
+from penstock.engine.tally import tally
+from penstock.errors import DatabaseTrouble, DatabaseUnreachable, LeaseLost
+from penstock.telemetry import log
+
+WATCH_EVERY = 0.25
+RECONCILE_EVERY = 10.0  # seconds between comparisons of the table with our memory
+POLL_IDLE = 5.0  # seconds between looks when notifications arrive: only a net
+POLL_DEAF = 0.25  # and when they do not
+PREFETCH_SECONDS = 0.03  # how much work may lie in the buffer, by the measured rate
+PREFETCH_MAX = 400
+BACKLOG_MAX = 5000  # outcomes waiting to be written until claiming stops
+END_PATIENCE = 1.0  # seconds for handlers to end once they are told to
+STUBBORN_AFTER = 5.0  # seconds that a handler may ignore its cancellation
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """A handler at work."""
+
+    context: Context
+    task: "asyncio.Task[None]"
+    timeout_at: float
+    stopped_at: float = 0.0
+
+
+class Slots:
+    """The slots of one queue: what runs, and what was claimed and waits for one."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.running = 0
+        self.buffer: deque[Job] = deque()
+        self._ended = 0
+        self._since = time.monotonic()
+        self._rate = 0.0
+
+    def appetite(self) -> int:
+        """Free slots, and room in the buffer for what will surely end soon: long jobs must not lie here waiting."""
+        ahead = min(PREFETCH_MAX, int(self._rate * PREFETCH_SECONDS))
+        return self.size + ahead - self.running - len(self.buffer)
+
+    def note_end(self) -> None:
+        self.running -= 1
+        self._ended += 1
+
+    def measure(self) -> None:
+        now = time.monotonic()
+        if now - self._since > 0.02:
+            self._rate = 0.5 * self._rate + 0.5 * self._ended / (now - self._since)
+            self._ended, self._since = 0, now
+
+
+class Worker:
+    """One worker of one process."""
+
+    def __init__(
+        self,
+        database: Database,
+        kinds: Kinds,
+        lanes: Lanes,
+        concurrency: Mapping[str, int],
+        *,
+        lease: timedelta = timedelta(seconds=15),
+        drain: timedelta = timedelta(seconds=20),
+        code: str = "",
+    ) -> None:
+        self._database = database
+        self._kinds = kinds
+        self._lanes = lanes
+        self._lease_length = lease
+        self._drain = drain
+        self._code = code
+        self._slots = {queue: Slots(size) for queue, size in concurrency.items()}
+        self._running: dict[tuple[int, int], Running] = {}  # by job and attempt
+        self._wake = asyncio.Event()
+        self._pressure = Pressure()
+        self._suspects = False
+        self._gone = asyncio.Event()
+        self._ended = asyncio.Event()  # a handler has ended, or nobody wants to wait for it any longer
+        self._stopping = False
+        self.worker_id = 0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop`; then finish or release what runs, and leave the fleet."""
+        while not stop.is_set():
+            await self._work_as_member(stop)
+            if not stop.is_set():
+                log.warning("joining the fleet anew", worker=self.worker_id)
+
+    def hurry(self) -> None:
+        """Do not wait for running handlers any longer."""
+        self._drain = timedelta(0)
+        self._ended.set()
+
+    async def _work_as_member(self, stop: asyncio.Event) -> None:
+        """One membership: from registration to leaving, or to being declared gone."""
+        member = Member(
+            queues=sorted(self._slots),
+            kinds=sorted(name for name, kind in self._kinds.items() if kind.queue in self._slots),
+            slots=sum(slots.size for slots in self._slots.values()),
+            lease=self._lease_length,
+        )
+        async with self._database.pool.session() as session:
+            self.worker_id = await register(session, member)
+        self._gone.clear()
+        self._stopping = False
+        lease = Lease(self._lease_length)
+        beat = Beat(
+            self._database,
+            self.worker_id,
+            lease,
+            on_commands=self._obey,
+            on_gone=self._gone.set,
+            load=lambda: {"running": len(self._running), "pool": self._database.pool.state.used},
+        )
+        settler = Settler(self._database.pool, self.worker_id)
+        claimer = Claimer(self._database.pool, self._lanes, self.worker_id)
+        desk = Desk(self._database.pool, settler, self.worker_id, self._code)
+        subscriptions = [
+            self._database.notifications.subscribe(f"penstock_queue_{queue}", self._wake) for queue in self._slots
+        ]
+        settler.start()
+        beat.start()
+        watching = asyncio.create_task(self._watch(beat, lease, settler), name="watch")
+        claiming = asyncio.create_task(self._claim_until_stopped(beat, claimer, desk), name="claim")
+        ends = [asyncio.create_task(event.wait()) for event in (stop, self._gone)]
+        try:
+            await asyncio.wait([watching, claiming, *ends], return_when=asyncio.FIRST_COMPLETED)
+            beat.draining = self._stopping = True
+            self._wake.set()
+            if self._gone.is_set():
+                await self._abandon()
+            else:
+                await claiming  # not cancelled: what a claim has taken must become known to us
+                await self._hand_back(settler)
+                await settler.drain()
+                async with self._database.pool.session() as session:
+                    await leave(session, self.worker_id)
+        finally:
+            for task in (watching, claiming, *ends):
+                task.cancel()
+            results = await asyncio.gather(watching, claiming, return_exceptions=True)
+            await settler.stop()
+            await beat.stop()
+            for subscription in subscriptions:
+                subscription.close()
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    # -- claiming -------------------------------------------------------------------------------------------------
+
+    async def _claim_until_stopped(self, beat: Beat, claimer: Claimer, desk: Desk) -> None:
+        await beat.first.wait()
+        log.info("worker started", worker=self.worker_id, queues=sorted(self._slots))
+        sure_at = time.monotonic()
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                if time.monotonic() - sure_at > RECONCILE_EVERY:
+                    await self._forget_nothing(claimer, desk, older_than=timedelta(seconds=RECONCILE_EVERY))
+                    sure_at = time.monotonic()
+                found = await self._claim(claimer, desk)
+            except (DatabaseTrouble, DatabaseUnreachable) as error:
+                log.warning("claiming failed", error=str(error))
+                sure_at = time.monotonic() - RECONCILE_EVERY + 1  # what it took may be ours without our knowing
+                found = False
+            if not found and not self._stopping:
+                await self._rest()
+
+    async def _forget_nothing(self, claimer: Claimer, desk: Desk, older_than: timedelta) -> None:
+        known = {job_id for job_id, _ in self._running} | set(desk.settler.unwritten())
+        known |= {job.id for slots in self._slots.values() for job in slots.buffer}
+        unknown = await claimer.release_unknown(known, older_than)
+        if unknown:
+            log.warning("gave back jobs whose claim got no answer", jobs=unknown)
+
+    async def _claim(self, claimer: Claimer, desk: Desk) -> bool:
+        """One look for work; True if there may be more."""
+        if desk.settler.backlog > BACKLOG_MAX:
+            return False
+        level = self._pressure.feel(self._database.pool.state)
+        free = {}
+        for queue, slots in self._slots.items():
+            slots.measure()
+            appetite = slots.appetite()
+            if appetite > 0:
+                free[queue] = max(1, int(appetite * level))
+        if not free:
+            return False
+        if self._pressure.critical:
+            log.warning("not claiming: every connection of the pool is in use")
+            await asyncio.sleep(WATCH_EVERY)
+            return True
+        jobs = await claimer.claim(free)
+        if self._suspects and not any(running.context.job.suspect for running in self._running.values()):
+            suspect = await claimer.claim_suspect()
+            self._suspects = suspect is not None
+            if suspect is not None:
+                jobs.append(suspect)
+        for job in jobs:
+            self._slots[job.queue].buffer.append(job)
+        self._start_buffered(desk)
+        return bool(jobs)
+
+    async def _rest(self) -> None:
+        """Until a slot is free, a notification comes, or it is time to look anyway."""
+        pause = POLL_IDLE if self._database.notifications.arriving else POLL_DEAF
+        try:
+            async with asyncio.timeout(pause):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    # -- running --------------------------------------------------------------------------------------------------
+
+    def _start_buffered(self, desk: Desk) -> None:
+        for slots in self._slots.values():
+            while slots.buffer and slots.running < slots.size:
+                self._start(slots.buffer.popleft(), slots, desk)
+
+    def _start(self, job: Job, slots: Slots, desk: Desk) -> None:
+        kind = self._kinds[job.kind]
+        context = Context(job, desk)
+        slots.running += 1
+        tally.running[job.kind] += 1
+        timeout_at = context.started_at + kind.timeout.total_seconds() if kind.timeout is not None else float("inf")
+        task = asyncio.create_task(self._run(context, slots, desk))
+        self._running[job.id, job.attempt] = Running(context, task, timeout_at)
+
+    async def _run(self, context: Context, slots: Slots, desk: Desk) -> None:
+        job = context.job
+        try:
+            outcome = await execute(self._kinds[job.kind], context)
+        except LeaseLost as error:
+            log.warning("attempt lost", job=job.id, attempt=job.attempt, reason=str(error))
+        else:
+            if (job.id, job.attempt) in self._running:  # otherwise it was settled without waiting for its end
+                self._settle(context, outcome, desk.settler)
+        finally:
+            self._running.pop((job.id, job.attempt), None)
+            tally.running[job.kind] -= 1
+            slots.note_end()
+            self._ended.set()
+            if slots.buffer and not self._stopping:
+                self._start(slots.buffer.popleft(), slots, desk)
+            if slots.appetite() * 4 >= slots.size or not slots.buffer:
+                self._wake.set()
+
+    def _settle(self, context: Context, outcome: Outcome, settler: Settler) -> None:
+        job, seconds = context.job, time.monotonic() - context.started_at
+        failure = outcome.failure if isinstance(outcome, Retry | Snooze | Bury) else None
+        tally.count(job.kind, type(outcome).__name__.lower(), failure.cls if failure else "", seconds)
+        if failure is not None:
+            log.warning("attempt failed", job=job.id, kind=job.kind, attempt=job.attempt, error=failure.message)
+        if not isinstance(outcome, Finished):
+            settler.add(Settled(job, outcome, seconds))
+
+    # -- watching -------------------------------------------------------------------------------------------------
+
+    async def _watch(self, beat: Beat, lease: Lease, settler: Settler) -> None:
+        """Timeouts, stalls and the lease, for all handlers at once: no timer per job."""
+        while True:
+            due = time.monotonic() + WATCH_EVERY
+            await asyncio.sleep(WATCH_EVERY)
+            now = beat.ticked_at = time.monotonic()
+            tally.loop_lag = now - due
+            if lease.must_stop and not self._gone.is_set():
+                log.error("the lease could not be renewed: stopping own work", worker=self.worker_id)
+                self._gone.set()
+            for running in list(self._running.values()):
+                self._check(running, now, settler)
+
+    def _check(self, running: Running, now: float, settler: Settler) -> None:
+        context = running.context
+        kind = self._kinds[context.job.kind]
+        if context.stop is not None:
+            if now - running.stopped_at > STUBBORN_AFTER and not self._gone.is_set():
+                self._give_up(running, settler)
+        elif now > running.timeout_at:
+            self._tell_to_end(running, Stop.TIMEOUT)
+        elif kind.stall_after is not None and now - context.progressed_at > kind.stall_after.total_seconds():
+            self._tell_to_end(running, Stop.STALL)
+
+    def _give_up(self, running: Running, settler: Settler) -> None:
+        """A handler ignores its cancellation: its job goes on without it. Its slot stays taken until it really ends."""
+        context = running.context
+        stack = running.task.get_stack(limit=5)
+        place = f"{stack[-1].f_code.co_filename}:{stack[-1].f_lineno}" if stack else "unknown"
+        log.error("a handler ignores its cancellation", job=context.job.id, kind=context.job.kind, place=place)
+        del self._running[context.job.id, context.job.attempt]
+        self._settle(context, judge(self._kinds[context.job.kind], context, asyncio.CancelledError()), settler)
+
+    def _tell_to_end(self, running: Running, why: Stop) -> None:
+        if running.context.stop is None:
+            running.context.stop = why
+            running.stopped_at = time.monotonic()
+            running.task.cancel()
+
+    def _obey(self, commands: Commands) -> None:
+        for job_id, attempt in commands.cancelling:
+            running = self._running.get((job_id, attempt))
+            if running is not None:
+                self._tell_to_end(running, Stop.CANCEL)
+        if commands.suspects:
+            self._suspects = True
+            self._wake.set()
+
+    # -- ending ---------------------------------------------------------------------------------------------------
+
+    async def _hand_back(self, settler: Settler) -> None:
+        """Give back what has not begun, wait for what runs, and release the rest."""
+        for slots in self._slots.values():
+            while slots.buffer:
+                settler.add(Settled(slots.buffer.popleft(), Release("the worker stopped"), 0.0))
+        began = time.monotonic()
+        while self._running and time.monotonic() - began < self._drain.total_seconds():
+            await self._until_one_ends(self._drain.total_seconds())
+        await self._end_handlers(Stop.RELEASE)
+        for running in list(self._running.values()):
+            self._give_up(running, settler)
+
+    async def _abandon(self) -> None:
+        """Nothing here is ours any more: end the handlers, write nothing."""
+        for slots in self._slots.values():
+            slots.buffer.clear()
+        await self._end_handlers(Stop.LOST)
+
+    async def _end_handlers(self, why: Stop) -> None:
+        for running in list(self._running.values()):
+            self._tell_to_end(running, why)
+        began = time.monotonic()
+        while self._running and time.monotonic() - began < END_PATIENCE:
+            await self._until_one_ends(END_PATIENCE)
+
+    async def _until_one_ends(self, within: float) -> None:
+        self._ended.clear()
+        try:
+            async with asyncio.timeout(within):
+                await self._ended.wait()
+        except TimeoutError:
+            return
+
+
+def by_queue(kinds: Kinds, concurrency: int | Mapping[str, int]) -> dict[str, int]:
+    """The slots of each queue that some kind uses: one number for all of them, or a number for each."""
+    queues: dict[str, int] = defaultdict(int)
+    for kind in kinds.values():
+        size = concurrency if isinstance(concurrency, int) else concurrency.get(kind.queue, 0)
+        if size > 0:
+            queues[kind.queue] = size
+    return dict(queues)
