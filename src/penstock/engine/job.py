@@ -2,17 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NewType
-
-JobId = NewType("JobId", int)
 
 
-class Enqueued(int):
+class JobId(int):
     """The number of a job; `created` is False when a job with the same `unique` was there already."""
 
     created: bool
 
-    def __new__(cls, number: int, *, created: bool = True) -> "Enqueued":
+    def __new__(cls, number: int, *, created: bool = True) -> "JobId":
         self = super().__new__(cls, number)
         self.created = created
         return self
@@ -22,7 +19,7 @@ class Enqueued(int):
 class Job:
     """One attempt at a job. `(id, attempt)` and the worker's number are the fence that every write shows."""
 
-    id: JobId
+    id: int
     kind: str
     queue: str
     share: str

@@ -14,7 +14,7 @@ from datetime import timedelta
 from asyncpg import Record
 
 from penstock.database import Database, Pool, Session, statements
-from penstock.engine.job import Job, JobId
+from penstock.engine.job import Job
 
 sql = statements(__file__)
 
@@ -96,6 +96,8 @@ class Claimer:
                 slots=sum(take for _, take in picks),
             )
         self._cursor = picks[-1][0].lane
+        had_a_turn = {active.lane for active, _ in picks}
+        self._active.sort(key=lambda active: (active.priority, active.lane in had_a_turn))
         if len(rows) < sum(take for _, take in picks):
             self._active_until = 0.0  # some lane has run dry: look again before the next claim
         rows.sort(key=lambda row: (row["priority"], row["id"]))
@@ -121,20 +123,25 @@ class Claimer:
         return len(rows)
 
     async def _look(self, session: Session) -> None:
-        rows = await sql.active_lanes(session, worker_id=self._worker_id, cursor=self._cursor, hops=HOPS)
+        """Walk until an open lane is found or there are no more: closed lanes in front must not hide it."""
         self._active = []
-        for row in rows:
-            self._lanes.learn(row["lane"], (row["queue"], row["kind"], row["share"]))
-            if row["verdict"] == "open":
-                self._active.append(Active(row["priority"], row["lane"], row["queue"], row["weight"]))
-        if not self._active and len(rows) >= HOPS:
-            self._cursor = rows[-1]["lane"]  # only closed lanes so far: go on behind them
+        band, cursor = None, self._cursor
+        while True:
+            rows = await sql.active_lanes(session, worker_id=self._worker_id, band=band, cursor=cursor, hops=HOPS)
+            for row in rows:
+                self._lanes.learn(row["lane"], (row["queue"], row["kind"], row["share"]))
+                if row["verdict"] == "open":
+                    self._active.append(Active(row["priority"], row["lane"], row["queue"], row["weight"]))
+            ahead = [(row["priority"], row["lane"]) for row in rows if not row["behind"]]
+            if self._active or len(ahead) < HOPS:
+                break
+            band, cursor = max(ahead)
         self._active_until = time.monotonic() + FRESH
 
     def _job(self, row: Record) -> Job:
         queue, kind, share = self._lanes.keys[row["lane"]]
         return Job(
-            JobId(row["id"]),
+            row["id"],
             kind,
             queue,
             share,

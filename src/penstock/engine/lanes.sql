@@ -12,10 +12,12 @@ on conflict do nothing
 
 -- name: active_lanes
 -- The lanes that have ready jobs, best band first, beginning behind the cursor, with the verdict for this worker. A skip
--- scan: each hop is one probe of the index, whatever the number of jobs in a lane.
+-- scan: each hop is one probe of the index, whatever the number of jobs in a lane. With a band, a walk that was cut off
+-- goes on from there.
 with recursive
   first as (
-    select priority from penstock.jobs where state = 'ready' and not suspect order by priority limit 1
+    select coalesce(:band::smallint, priority) as priority
+    from penstock.jobs where state = 'ready' and not suspect order by jobs.priority limit 1
   ),
   ahead as (  -- from the cursor to the end of the band, then the bands behind it
     select job.priority, job.lane, 1 as hop
@@ -40,7 +42,7 @@ with recursive
       where state = 'ready' and not suspect and (priority, lane) > (first.priority, 0)
       order by priority, lane limit 1
     ) as job
-    where job.priority = first.priority and job.lane <= :cursor::int
+    where :band::smallint is null and job.priority = first.priority and job.lane <= :cursor::int
     union all
     select job.priority, job.lane, behind.hop + 1
     from behind cross join lateral (
@@ -51,10 +53,11 @@ with recursive
     where behind.hop < :hops::int and job.priority = behind.priority and job.lane <= :cursor::int
   ),
   -- include: gates.sql admission
-select walked.priority, walked.lane, admission.queue, admission.kind, admission.share, admission.weight, admission.verdict
-from (select priority, lane from ahead union all select priority, lane from behind) as walked
+select walked.priority, walked.lane, walked.behind,
+  admission.queue, admission.kind, admission.share, admission.weight, admission.verdict
+from (select priority, lane, false as behind from ahead union all select priority, lane, true from behind) as walked
 join admission on admission.lane = walked.lane and admission.worker_id = :worker_id
-order by walked.priority, walked.lane <= :cursor::int, walked.lane
+order by walked.priority, walked.behind, walked.lane
 
 -- name: claim_jobs
 -- ready -> running. The new attempt number is the proof that every later statement shows.

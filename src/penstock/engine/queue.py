@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from penstock.database import Database, Session, statements
-from penstock.engine.job import Enqueued
+from penstock.engine.job import JobId
 from penstock.engine.kinds import Call, check_share
 from penstock.engine.lanes import LaneKey, Lanes
 from penstock.engine.settler import wake_queues
@@ -48,7 +48,7 @@ class Order:
         return self.call.kind.queue, self.call.kind.name, self.share
 
 
-async def enqueue_orders(tx: Session, ids: Mapping[LaneKey, int], orders: Sequence[Order]) -> list[Enqueued]:
+async def enqueue_orders(tx: Session, ids: Mapping[LaneKey, int], orders: Sequence[Order]) -> list[JobId]:
     """Insert in the caller's transaction; the numbers in the order of the calls."""
     plain = [order for order in orders if order.unique is None]
     numbers: list[int] = []
@@ -67,15 +67,22 @@ async def enqueue_orders(tx: Session, ids: Mapping[LaneKey, int], orders: Sequen
     if ready:
         await wake_queues(tx, ready)
     plain_numbers = iter(numbers)
-    return [Enqueued(next(plain_numbers)) if order.unique is None else keyed[order.unique] for order in orders]
+    found: list[JobId] = []
+    for order in orders:
+        if order.unique is None:
+            found.append(JobId(next(plain_numbers)))
+        else:
+            found.append(keyed[order.unique])
+            keyed[order.unique] = JobId(keyed[order.unique], created=False)  # for those of this batch who came later
+    return found
 
 
-async def _enqueue_keyed(tx: Session, ids: Mapping[LaneKey, int], orders: list[Order]) -> dict[str, Enqueued]:
+async def _enqueue_keyed(tx: Session, ids: Mapping[LaneKey, int], orders: list[Order]) -> dict[str, JobId]:
     """One job per key, now and among the unfinished; for a taken key, the number of the one who has it."""
     wanted: dict[str, Order] = {}
     for order in orders:
         wanted.setdefault(str(order.unique), order)
-    found: dict[str, Enqueued] = {}
+    found: dict[str, JobId] = {}
     while missing := [key for key in wanted if key not in found]:
         numbers = [row[0] for row in await sql.reserve_ids(tx, count=len(missing))]
         by_key = dict(zip(missing, numbers, strict=True))
@@ -92,11 +99,11 @@ async def _enqueue_keyed(tx: Session, ids: Mapping[LaneKey, int], orders: list[O
                 keys=[order.unique for _, order in new],
                 keeps=[order.unique_for for _, order in new],
             )
-            found |= {str(order.unique): Enqueued(number) for number, order in new}
+            found |= {str(order.unique): JobId(number) for number, order in new}
         taken = [key for key in missing if key not in found]
         # A holder that was there a moment ago may be over by now: then the key is free, and we try again.
         for row in await sql.holders_of(tx, keys=taken):
-            found[row["key"]] = Enqueued(row["job_id"], created=False)
+            found[row["key"]] = JobId(row["job_id"], created=False)
     return found
 
 
@@ -106,11 +113,11 @@ class Enqueuer:
     def __init__(self, database: Database, lanes: Lanes) -> None:
         self._database = database
         self._lanes = lanes
-        self._waiting: list[tuple[Order, asyncio.Future[Enqueued]]] = []
+        self._waiting: list[tuple[Order, asyncio.Future[JobId]]] = []
         self._flushing: asyncio.Task[None] | None = None
 
-    async def enqueue(self, order: Order) -> Enqueued:
-        future: asyncio.Future[Enqueued] = asyncio.get_running_loop().create_future()
+    async def enqueue(self, order: Order) -> JobId:
+        future: asyncio.Future[JobId] = asyncio.get_running_loop().create_future()
         self._waiting.append((order, future))
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.create_task(self._flush(), name="enqueue")

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.database import Database, Session, open_database
-from penstock.engine.job import Enqueued
+from penstock.engine.job import JobId
 from penstock.engine.kinds import Call, Handler, Kind, Kinds, check_name, check_share
 from penstock.engine.lanes import Lanes
 from penstock.engine.queue import Enqueuer, Order, enqueue_orders, sql
@@ -120,7 +120,7 @@ class Penstock:
         priority: int = 0,
         share: str = "default",
         tx: Any = None,
-    ) -> Enqueued:
+    ) -> JobId:
         """Put a job in; with `tx`, in that transaction. A taken `unique` gives the job that has it, `created=False`."""
         delay = _duration("run_in", run_in)
         order = Order(call, share, priority, delay, unique, _duration("unique_for", unique_for))
@@ -140,7 +140,7 @@ class Penstock:
         share: str = "default",
         run_in: Duration | None = None,
         tx: Any = None,
-    ) -> list[Enqueued]:
+    ) -> list[JobId]:
         """Put many jobs in: all of them or, if one cannot be kept, none."""
         delay = _duration("run_in", run_in)
         orders = [Order(call, share, priority, delay) for call in calls]

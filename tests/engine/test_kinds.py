@@ -1,0 +1,114 @@
+"""Bad input is refused at the call, with a sentence."""
+
+import math
+from typing import Any
+
+import pytest
+
+from penstock import Penstock
+from penstock.engine.kinds import ARGS_MAX, check_share
+from penstock.engine.queue import Order
+from penstock.errors import BadJob
+from tests.engine.conftest import make_kind, nothing
+
+
+def app() -> Penstock:
+    return Penstock()
+
+
+def test_calling_a_job_runs_nothing() -> None:
+    ran = []
+
+    @app().job()
+    async def greet(ctx: Any, name: str) -> None:
+        ran.append(name)
+
+    call = greet(name="Ada")
+    assert call.args == '{"name":"Ada"}'
+    assert ran == []
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", math.nan, math.inf, 1j])
+def test_arguments_that_json_cannot_hold(value: object) -> None:
+    with pytest.raises(BadJob, match="cannot be kept as JSON"):
+        nothing(n=value)
+
+
+def test_arguments_that_contain_themselves() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    with pytest.raises(BadJob, match="cannot be kept as JSON"):
+        nothing(n=circle)
+
+
+def test_arguments_that_are_too_large() -> None:
+    with pytest.raises(BadJob, match=r"more than 1,000,000: pass a key"):
+        nothing(n="x" * (ARGS_MAX + 1))
+
+
+def test_a_nul_character() -> None:
+    with pytest.raises(BadJob, match="NUL"):
+        nothing(n="a\0b")
+
+
+@pytest.mark.parametrize("args", [{"m": 1}, {"n": 1, "o": 2}])
+def test_arguments_that_the_handler_does_not_take(args: dict[str, int]) -> None:
+    with pytest.raises(BadJob, match="nothing cannot be called like this"):
+        nothing(**args)
+
+
+def test_a_handler_that_is_not_async() -> None:
+    with pytest.raises(BadJob, match="must be `async def`"):
+
+        @app().job()  # type: ignore[arg-type]
+        def greet(ctx: Any) -> None:
+            """Not async."""
+
+
+def test_a_handler_without_a_context() -> None:
+    with pytest.raises(BadJob, match="must take the context first"):
+
+        @app().job()
+        async def greet() -> None:
+            """No ctx."""
+
+
+def test_two_handlers_of_one_name() -> None:
+    one = app()
+    one.job(name="same")(make_kind().handler)
+    with pytest.raises(BadJob, match="two handlers for the kind same"):
+        one.job(name="same")(make_kind().handler)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 64, "ä", "-x", "a\n"])
+def test_names_that_cannot_be(name: str) -> None:
+    with pytest.raises(BadJob, match="cannot be the name of a kind"):
+        make_kind(name)
+
+
+@pytest.mark.parametrize("option", [{"timeout": "-5s"}, {"timeout": 0}, {"stall_after": "soon"}, {"retries": -1}])
+def test_options_that_make_no_sense(option: dict[str, Any]) -> None:
+    with pytest.raises(BadJob):
+        app().job(**option)(make_kind().handler)
+
+
+@pytest.mark.parametrize("share", ["", "x" * 201, "a\nb", "a\0b", "\u200f"])
+def test_shares_that_cannot_be(share: str) -> None:
+    with pytest.raises(BadJob, match="cannot be a share"):
+        check_share(share)
+
+
+@pytest.mark.parametrize("share", ["tenant-7", "Ünïcödé", "a b", "'; drop table jobs --", "名前", "emoji 🎉"])
+def test_shares_may_be_anybodys_name(share: str) -> None:
+    assert check_share(share) == share
+
+
+@pytest.mark.parametrize("options", [{"priority": 101}, {"unique": ""}, {"unique_for": 1}, {"unique": "x" * 501}])
+def test_orders_that_cannot_be(options: dict[str, Any]) -> None:
+    with pytest.raises(BadJob):
+        Order(nothing(), **options)
+
+
+def test_an_order_of_something_else() -> None:
+    with pytest.raises(BadJob, match="call the decorated function"):
+        Order(nothing)  # type: ignore[arg-type]

@@ -1,0 +1,102 @@
+"""Fairness and gates."""
+
+import asyncio
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.lanes import Active, divide
+from penstock.engine.outcome import Done
+from tests.engine.conftest import Shop, make_kind, nothing
+
+
+async def test_lanes_take_turns(shop: Shop) -> None:
+    await shop.enqueue(*(nothing(n=n) for n in range(1000)), share="big")
+    for share in range(9):
+        await shop.enqueue(nothing(), nothing(), share=f"small-{share}")
+    worker = await shop.worker()
+    jobs = await shop.claimers[worker].claim({"default": 20})
+    assert Counter(job.share for job in jobs) == {"big": 2} | {f"small-{n}": 2 for n in range(9)}
+
+
+async def test_with_more_lanes_than_slots_everybody_has_a_turn(shop: Shop) -> None:
+    for share in range(200):
+        await shop.enqueue(*(nothing(n=n) for n in range(3)), share=f"s{share:03}")
+    worker = await shop.worker()
+    turns: Counter[str] = Counter()
+    for _ in range(200):
+        jobs = await shop.claimers[worker].claim({"default": 1})
+        turns.update(job.share for job in jobs)
+        await shop.settle(worker, *((job, Done()) for job in jobs))
+    assert turns.total() == 200
+    assert max(turns.values()) - min(turns.get(f"s{n:03}", 0) for n in range(200)) <= 1
+
+
+async def test_weights(shop: Shop) -> None:
+    await shop.run("insert into penstock.shares values ('heavy', 3)")
+    for share in ("heavy", "light"):
+        await shop.enqueue(*(nothing(n=n) for n in range(100)), share=share)
+    worker = await shop.worker()
+    jobs = await shop.claimers[worker].claim({"default": 40})
+    assert Counter(job.share for job in jobs) == {"heavy": 30, "light": 10}
+
+
+async def test_a_better_band_goes_first_whatever_its_lane(shop: Shop) -> None:
+    await shop.enqueue(*(nothing(n=n) for n in range(50)), share="a")
+    [urgent] = await shop.enqueue(nothing(), share="z", priority=-5)
+    worker = await shop.worker()
+    [job] = await shop.claimers[worker].claim({"default": 1})
+    assert job.id == urgent
+
+
+async def test_a_kind_that_nobody_serves_waits_and_is_in_nobodys_way(shop: Shop) -> None:
+    strange = make_kind("strange")
+    [unserved] = await shop.enqueue(strange(), priority=-10)
+    [served] = await shop.enqueue()
+    worker = await shop.worker(nothing)
+    assert [job.id for job in await shop.claim(worker)] == [served]
+    assert await shop.state(unserved) == "ready"
+
+
+async def test_hundreds_of_closed_lanes_do_not_hide_an_open_one(shop: Shop) -> None:
+    for share in range(150):
+        await shop.enqueue(share=f"paused-{share}", priority=-1 - share % 2)
+        await shop.run("insert into penstock.pauses values ('share', $1, 'test')", f"paused-{share}")
+    [free] = await shop.enqueue(share="zz")
+    worker = await shop.worker()
+    assert [job.id for job in await shop.claimers[worker].claim({"default": 10})] == [free]
+    assert await shop.claimers[worker].claim({"default": 10}) == []
+
+
+async def test_two_claimers_never_share_a_job(shop: Shop) -> None:
+    await shop.enqueue(*(nothing(n=n) for n in range(500)))
+    workers = [await shop.worker() for _ in range(4)]
+    claimed = await asyncio.gather(*(shop.claim(worker, slots=200) for worker in workers))
+    numbers = [job.id for jobs in claimed for job in jobs]
+    assert len(numbers) == len(set(numbers)) == 500
+
+
+lanes = st.lists(
+    st.builds(
+        Active,
+        priority=st.integers(-2, 2),
+        lane=st.integers(1, 50),
+        queue=st.sampled_from(["a", "b"]),
+        weight=st.integers(1, 5),
+    ),
+    max_size=20,
+)
+
+
+@given(lanes, st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(0, 30)))
+def test_slots_are_divided_within_their_limits(active: list[Active], free: dict[str, int]) -> None:
+    picks = divide(active, free)
+    for queue in ("a", "b"):
+        taken = [(lane, take) for lane, take in picks if lane.queue == queue]
+        here = [lane for lane in active if lane.queue == queue]
+        assert sum(take for _, take in taken) <= free.get(queue, 0)
+        assert all(take > 0 for _, take in taken)
+        if here and free.get(queue, 0) > 0:
+            assert taken, "a free slot and a lane with work come together"
+            assert {lane.priority for lane, _ in taken} == {here[0].priority}
