@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,13 @@ def home() -> Iterator[Path]:
 @pytest.fixture
 async def database_url(request: pytest.FixtureRequest) -> AsyncIterator[DatabaseUrl]:
     """A fresh, migrated database on the shared server."""
-    template = DatabaseUrl(request.config.stash[URL])
+    async with fresh_database(request.config) as url:
+        yield url
+
+
+@asynccontextmanager
+async def fresh_database(config: pytest.Config) -> AsyncIterator[DatabaseUrl]:
+    template = DatabaseUrl(config.stash[URL])
     name = f"test_{os.getpid()}_{next(numbers)}"
     admin = await asyncpg.connect(template.with_database("postgres").reveal())
     await admin.execute(f"create database {name} template penstock strategy wal_log")

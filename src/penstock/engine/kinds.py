@@ -6,6 +6,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 from penstock.errors import BadJob
@@ -14,6 +15,7 @@ ARGS_MAX = 1_000_000
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}", re.IGNORECASE)
 
 Handler = Callable[..., Awaitable[Any]]
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Kind:
             raise BadJob(
                 f"The handler of {self.name} must be `async def`: work that blocks belongs in asyncio.to_thread."
             )
-        parameters = list(inspect.signature(self.handler).parameters.values())
+        parameters = list(self.signature.parameters.values())
         if not parameters or parameters[0].kind not in (
             inspect.Parameter.POSITIONAL_ONLY,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -51,9 +53,13 @@ class Kind:
         if self.retries < 0:
             raise BadJob(f"retries of {self.name} is {self.retries}: use 0 for a single try.")
 
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.handler)
+
     def __call__(self, **args: Any) -> Call:
         try:
-            inspect.signature(self.handler).bind(None, **args)
+            self.signature.bind(None, **args)
         except TypeError as error:
             raise BadJob(f"{self.name} cannot be called like this: {error}.") from None
         return Call(self, encode_args(self.name, args))
@@ -72,8 +78,8 @@ class Kinds(dict[str, Kind]):
 def encode_args(kind: str, args: dict[str, Any]) -> str:
     """Arguments as JSON; what cannot be kept is refused here and not in a worker."""
     try:
-        text = json.dumps(args, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        size = len(text.encode())
+        text = _encode(args)
+        size = len(text) if len(text) * 4 < ARGS_MAX else len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise BadJob(
             f"The arguments of {kind} cannot be kept as JSON ({error}): pass text, numbers, lists and dicts."

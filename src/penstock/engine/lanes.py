@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
+from operator import itemgetter
 
 from asyncpg import Record
 
@@ -19,7 +21,7 @@ from penstock.engine.job import Job
 sql = statements(__file__)
 
 HOPS = 64  # lanes looked at in one go
-FRESH = 0.05  # seconds for which the list of active lanes may be used again
+FRESH = 0.2  # seconds for which the list of active lanes may be used again while all of them yield
 
 LaneKey = tuple[str, str, str]  # queue, kind, share
 
@@ -57,14 +59,19 @@ class Lanes:
         self.keys[number] = key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Active:
-    """A lane with ready jobs in one band, open for us."""
+    """A lane with ready jobs in one band, open for us.
+
+    `after` is the last job that we took: what lies before it is taken or dead, and walking over it again costs time until
+    the next vacuum. A job that comes back with a smaller number is seen when the list is made anew.
+    """
 
     priority: int
     lane: int
     queue: str
     weight: int
+    after: int = 0
 
 
 class Claimer:
@@ -77,6 +84,7 @@ class Claimer:
         self._cursor = 0
         self._active: list[Active] = []
         self._active_until = 0.0
+        self._turns_left: float = 0  # before the lanes behind the list must have theirs
 
     async def claim(self, free: Mapping[str, int]) -> list[Job]:
         """Take at most `free[queue]` jobs of each queue; an empty list when there is nothing for us."""
@@ -92,16 +100,22 @@ class Claimer:
                 worker_id=self._worker_id,
                 priorities=[active.priority for active, _ in picks],
                 lanes=[active.lane for active, _ in picks],
+                afters=[active.after for active, _ in picks],
                 takes=[take for _, take in picks],
                 slots=sum(take for _, take in picks),
             )
         self._cursor = picks[-1][0].lane
         had_a_turn = {active.lane for active, _ in picks}
         self._active.sort(key=lambda active: (active.priority, active.lane in had_a_turn))
-        if len(rows) < sum(take for _, take in picks):
-            self._active_until = 0.0  # some lane has run dry: look again before the next claim
-        rows.sort(key=lambda row: (row["priority"], row["id"]))
-        return [self._job(row) for row in rows]
+        self._turns_left -= len(picks)
+        if self._turns_left <= 0 or len(rows) < sum(take for _, take in picks):
+            self._active_until = 0.0  # others wait for a turn, or some lane has run dry: look again
+        rows.sort(key=itemgetter("priority", "id"))
+        last = {(row["priority"], row["lane"]): row["id"] for row in rows}
+        for active, _ in picks:
+            active.after = last.get((active.priority, active.lane), active.after)
+        now = time.monotonic()
+        return [self._job(row, now) for row in rows]
 
     async def claim_suspect(self) -> Job | None:
         """One job that was running when its worker was lost, if we run no other such job."""
@@ -112,7 +126,7 @@ class Claimer:
             if row["lane"] not in self._lanes.keys:
                 for lane in await session.fetch("select * from penstock.lanes where id = $1", row["lane"]):
                     self._lanes.learn(lane["id"], (lane["queue"], lane["kind"], lane["share"]))
-        return self._job(row)
+        return self._job(row, time.monotonic())
 
     async def release_unknown(self, known: Iterable[int], older_than: timedelta) -> int:
         """Give back what is ours by the table and not by our memory: the answer to a claim was lost."""
@@ -125,20 +139,23 @@ class Claimer:
     async def _look(self, session: Session) -> None:
         """Walk until an open lane is found or there are no more: closed lanes in front must not hide it."""
         self._active = []
-        band, cursor = None, self._cursor
-        while True:
+        band, cursor, cut_off = None, self._cursor, True
+        while cut_off and not self._active:
             rows = await sql.active_lanes(session, worker_id=self._worker_id, band=band, cursor=cursor, hops=HOPS)
-            for row in rows:
+            ahead = [row for row in rows if not row["behind"]]
+            cut_off = len(ahead) >= HOPS
+            for row in (
+                ahead if cut_off else rows
+            ):  # those behind the cursor have had their turn before those farther on
                 self._lanes.learn(row["lane"], (row["queue"], row["kind"], row["share"]))
                 if row["verdict"] == "open":
                     self._active.append(Active(row["priority"], row["lane"], row["queue"], row["weight"]))
-            ahead = [(row["priority"], row["lane"]) for row in rows if not row["behind"]]
-            if self._active or len(ahead) < HOPS:
-                break
-            band, cursor = max(ahead)
+            if cut_off:
+                band, cursor = max((row["priority"], row["lane"]) for row in ahead)
+        self._turns_left = len(self._active) if cut_off else inf
         self._active_until = time.monotonic() + FRESH
 
-    def _job(self, row: Record) -> Job:
+    def _job(self, row: Record, now: float) -> Job:
         queue, kind, share = self._lanes.keys[row["lane"]]
         return Job(
             row["id"],
@@ -151,7 +168,7 @@ class Claimer:
             row["args"],
             row["unique_key"],
             row["unique_for"],
-            time.monotonic(),
+            now,
         )
 
 

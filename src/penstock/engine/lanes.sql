@@ -70,12 +70,17 @@ with
   due as materialized (  -- a plain subquery may run again and exceed the limit
     select picked.id
     from me
-    cross join unnest(:priorities::smallint[], :lanes::int[], :takes::int[]) as pick(priority, lane, take)
-    join admission on admission.lane = pick.lane and admission.worker_id = me.id and admission.verdict = 'open'
+    cross join unnest(:priorities::smallint[], :lanes::int[], :afters::bigint[], :takes::int[])
+      as pick(priority, lane, after, take)
+    join admission on admission.lane = pick.lane and admission.worker_id = :worker_id and admission.verdict = 'open'
     cross join lateral (
+      -- Rows, compared as the index has them: with "priority = … and lane = … order by id" the planner may walk the
+      -- primary key instead, and meet a million rows of a paused lane (980 ms against 1.5 ms).
       select id from penstock.jobs
-      where state = 'ready' and not suspect and jobs.priority = pick.priority and jobs.lane = pick.lane
-      order by id limit pick.take
+      where state = 'ready' and not suspect
+        and (jobs.priority, jobs.lane, jobs.id) > (pick.priority, pick.lane, pick.after)
+        and (jobs.priority, jobs.lane, jobs.id) < (pick.priority, pick.lane + 1, 0::bigint)
+      order by jobs.priority, jobs.lane, jobs.id limit pick.take
       for update skip locked
     ) as picked
     limit :slots
@@ -99,7 +104,7 @@ with
     cross join lateral (
       select id, lane from penstock.jobs where state = 'ready' and suspect order by id limit 100 for update skip locked
     ) as job
-    join admission on admission.lane = job.lane and admission.worker_id = me.id and admission.verdict = 'open'
+    join admission on admission.lane = job.lane and admission.worker_id = :worker_id and admission.verdict = 'open'
     where not exists (select from penstock.jobs where state = 'running' and worker_id = me.id and suspect)
     order by job.id
     limit 1

@@ -102,7 +102,9 @@ class Settler:
             await self._wake.wait()
             self._wake.clear()
             while self._pending or self._progress:
-                batch, self._pending = self._pending[:BATCH], self._pending[BATCH:]
+                batch, self._pending = self._pending, []
+                if len(batch) > BATCH:
+                    batch, self._pending = batch[:BATCH], batch[BATCH:]
                 self._flying = batch
                 progress, self._progress = self._progress, {}
                 await self._flush_until_settled(batch, progress)

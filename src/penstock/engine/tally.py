@@ -52,7 +52,8 @@ class Tally(Collector):
     def collect(self) -> Iterable[Metric]:
         attempts = CounterMetricFamily("penstock_job_attempts", "Ended attempts", labels=("kind", "outcome", "class"))
         for key, count in list(self.outcomes.items()):
-            attempts.add_metric(key, count)
+            kind, outcome, error_class = key
+            attempts.add_metric((kind, outcome.lower(), error_class), count)
         seconds = HistogramMetricFamily("penstock_job_seconds", "Duration of attempts", labels=("kind",))
         shortest = GaugeMetricFamily("penstock_job_seconds_min", "Shortest attempt", labels=("kind",))
         longest = GaugeMetricFamily("penstock_job_seconds_max", "Longest attempt", labels=("kind",))

@@ -99,6 +99,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._pressure = Pressure()
         self._suspects = False
+        self._loop = asyncio.get_running_loop()
         self._gone = asyncio.Event()
         self._ended = asyncio.Event()  # a handler has ended, or nobody wants to wait for it any longer
         self._stopping = False
@@ -249,7 +250,7 @@ class Worker:
         slots.running += 1
         tally.running[job.kind] += 1
         timeout_at = context.started_at + kind.timeout.total_seconds() if kind.timeout is not None else float("inf")
-        task = asyncio.create_task(self._run(context, slots, desk))
+        task = self._loop.create_task(self._run(context, slots, desk))
         self._running[job.id, job.attempt] = Running(context, task, timeout_at)
 
     async def _run(self, context: Context, slots: Slots, desk: Desk) -> None:
@@ -273,10 +274,12 @@ class Worker:
 
     def _settle(self, context: Context, outcome: Outcome, settler: Settler) -> None:
         job, seconds = context.job, time.monotonic() - context.started_at
-        failure = outcome.failure if isinstance(outcome, Retry | Snooze | Bury) else None
-        tally.count(job.kind, type(outcome).__name__.lower(), failure.cls if failure else "", seconds)
-        if failure is not None:
+        if isinstance(outcome, (Retry, Snooze, Bury)):
+            failure = outcome.failure
+            tally.count(job.kind, type(outcome).__name__, failure.cls, seconds)
             log.warning("attempt failed", job=job.id, kind=job.kind, attempt=job.attempt, error=failure.message)
+        else:
+            tally.count(job.kind, type(outcome).__name__, "", seconds)
         if not isinstance(outcome, Finished):
             settler.add(Settled(job, outcome, seconds))
 

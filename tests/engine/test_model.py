@@ -1,0 +1,276 @@
+"""The queue against a model of it: random histories of claims, outcomes, losses, cancels and pauses.
+
+The model is a dictionary. After every step each job must be in the table or in the history, once, in the state that the
+model says, and every claim must have taken only what it may take, and all of it.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from penstock.database import open_database
+from penstock.engine.fleet import DEATHS_ALLOWED
+from penstock.engine.job import Job
+from penstock.engine.outcome import Bury, Cancelled, Done, Failure, Outcome, Release, Retry, Snooze
+from penstock.engine.queue import sql as queue_sql
+from penstock.settings import PoolSettings, Settings
+from tests.conftest import fresh_database
+from tests.engine.conftest import Shop
+
+T = TypeVar("T")
+failure = Failure("Transient", "ValueError", "no", "trace", "f00")
+OUTCOMES: dict[str, Outcome] = {
+    "done": Done(),
+    "retry": Retry(failure, timedelta(seconds=10)),
+    "snooze": Snooze(failure, timedelta(seconds=10)),
+    "alone": Retry(failure, timedelta(seconds=10), alone=True),
+    "bury": Bury(failure),
+    "release": Release(),
+    "cancelled": Cancelled(),
+}
+AFTER = {"done": "done", "retry": "later", "snooze": "later", "alone": "later", "bury": "dead", "release": "ready"}
+AFTER["cancelled"] = "cancelled"
+SHARES = ("a", "b", "c")
+
+
+@dataclass
+class Row:
+    """What the model knows of a job."""
+
+    share: str
+    priority: int
+    state: str
+    due: float | None
+    key: str | None
+    attempt: int = 0
+    failures: int = 0
+    suspect: bool = False
+    deaths: int = 0
+    cancelling: bool = False
+    owner: int | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.state not in ("done", "cancelled")
+
+
+@dataclass
+class Model:
+    jobs: dict[int, Row] = field(default_factory=dict)
+    workers: set[int] = field(default_factory=set)
+    paused: set[str] = field(default_factory=set)
+    claims: list[tuple[int, Job]] = field(default_factory=list)  # every claim ever made: the stale ones, too
+    now: float = 0.0
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Hypothesis chooses the steps."""
+
+    runner: asyncio.Runner
+    shop: Shop
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+        self.run(
+            self.shop.run(
+                "truncate penstock.jobs, penstock.job_history, penstock.job_keys, penstock.workers, penstock.pauses"
+            )
+        )
+        self.run(self.shop.run("update penstock.test_clock set shift = '0'"))
+        self.shop.claimers.clear()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(work)
+
+    @rule(share=st.sampled_from(SHARES), priority=st.integers(-1, 1), delay=st.sampled_from([None, 5, 50]))
+    def enqueue(self, share: str, priority: int, delay: float | None) -> None:
+        after = None if delay is None else timedelta(seconds=delay)
+        [number] = self.run(self.shop.enqueue(share=share, priority=priority, delay=after))
+        due = None if delay is None else self.model.now + delay
+        self.model.jobs[number] = Row(share, priority, "ready" if delay is None else "later", due, None)
+
+    @rule(key=st.sampled_from(["k1", "k2"]))
+    def enqueue_unique(self, key: str) -> None:
+        holder = [number for number, row in self.model.jobs.items() if row.key == key and row.alive]
+        [number] = self.run(self.shop.enqueue(unique=key, share="a"))
+        assert number.created == (not holder)
+        if holder:
+            assert [number] == holder
+        else:
+            self.model.jobs[number] = Row("a", 0, "ready", None, key)
+
+    @precondition(lambda self: len(self.model.workers) < 3)
+    @rule()
+    def join(self) -> None:
+        self.model.workers.add(self.run(self.shop.worker()))
+
+    def claimable(self) -> list[int]:
+        return [
+            number
+            for number, row in self.model.jobs.items()
+            if row.state == "ready" and not row.suspect and row.share not in self.model.paused
+        ]
+
+    def claimed(self, worker: int, jobs: list[Job]) -> None:
+        for job in jobs:
+            row = self.model.jobs[job.id]
+            row.state, row.owner, row.attempt = "running", worker, row.attempt + 1
+            assert job.attempt == row.attempt
+            self.model.claims.append((worker, job))
+
+    @precondition(lambda self: self.model.workers)
+    @rule(data=st.data(), slots=st.integers(1, 5))
+    def claim(self, data: st.DataObject, slots: int) -> None:
+        worker = data.draw(st.sampled_from(sorted(self.model.workers)))
+        may = self.claimable()
+        jobs = self.run(self.shop.claim(worker, slots))
+        assert {job.id for job in jobs} <= set(may)
+        assert len(jobs) == min(slots, len(may)), "all that may be taken is taken"
+        best = sorted(self.model.jobs[number].priority for number in may)
+        assert sorted(self.model.jobs[job.id].priority for job in jobs) == best[: len(jobs)], "best band first"
+        self.claimed(worker, jobs)
+
+    @precondition(lambda self: self.model.workers)
+    @rule(data=st.data())
+    def claim_suspect(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(sorted(self.model.workers)))
+        rows = self.model.jobs.values()
+        busy = any(row.state == "running" and row.owner == worker and row.suspect for row in rows)
+        may = {
+            n
+            for n, row in self.model.jobs.items()
+            if row.state == "ready" and row.suspect and row.share not in self.model.paused
+        }
+        job = self.run(self.shop.claimers[worker].claim_suspect())
+        assert (job is not None) == (bool(may) and not busy)
+        if job is not None:
+            assert job.id in may
+            self.claimed(worker, [job])
+
+    @precondition(lambda self: self.model.claims)
+    @rule(data=st.data(), how=st.sampled_from(sorted(OUTCOMES)))
+    def settle(self, data: st.DataObject, how: str) -> None:
+        """Also for attempts that are long over: those must change nothing."""
+        worker, job = data.draw(st.sampled_from(self.model.claims))
+        row = self.model.jobs[job.id]
+        ours = row.state == "running" and row.owner == worker and row.attempt == job.attempt
+        assert self.run(self.shop.settle(worker, (job, OUTCOMES[how]))) == ({job.id} if ours else set())
+        if ours:
+            row.state, row.owner = AFTER[how], None
+            row.due = self.model.now + 10 if row.state == "later" else None
+            if how in ("retry", "alone", "bury"):
+                row.failures += 1
+            if how in ("retry", "alone", "bury", "snooze"):
+                row.suspect, row.deaths = how == "alone", 0
+
+    @precondition(lambda self: self.model.workers)
+    @rule(data=st.data())
+    def lose_worker(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(sorted(self.model.workers)))
+        self.run(self.shop.lose(worker))
+        self.model.workers.discard(worker)
+        for row in self.model.jobs.values():
+            if row.state == "running" and row.owner == worker:
+                row.owner = None
+                row.deaths += row.suspect
+                if row.suspect and row.deaths >= DEATHS_ALLOWED:
+                    row.state, row.suspect = "dead", False
+                else:
+                    row.state, row.suspect = ("cancelled" if row.cancelling else "ready"), True
+
+    @precondition(lambda self: any(row.alive for row in self.model.jobs.values()))
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from([number for number, row in self.model.jobs.items() if row.alive]))
+        row = self.model.jobs[number]
+
+        async def ask() -> None:
+            async with self.shop.database.pool.transaction() as tx:
+                await queue_sql.cancel_idle(tx, ids=[number], outcome="cancelled", reason="test")
+                await queue_sql.cancel_running(tx, ids=[number])
+
+        self.run(ask())
+        if row.state == "running":
+            row.cancelling = True
+        else:
+            row.state, row.due = "cancelled", None
+
+    @rule(seconds=st.sampled_from([1, 11, 60]))
+    def advance(self, seconds: float) -> None:
+        self.run(self.shop.advance(seconds))
+        self.run(self.shop.promote())
+        self.model.now += seconds
+        for row in self.model.jobs.values():
+            if row.state == "later" and row.due is not None and row.due <= self.model.now:
+                row.state, row.due = "ready", None
+        # Time also ages the beats; these tests lose workers on purpose only.
+        self.run(self.shop.run("update penstock.workers set beat_at = penstock.now() where gone_at is null"))
+
+    @rule(share=st.sampled_from(SHARES))
+    def pause_or_resume(self, share: str) -> None:
+        if share in self.model.paused:
+            self.model.paused.discard(share)
+            self.run(self.shop.run("delete from penstock.pauses where name = $1", share))
+        else:
+            self.model.paused.add(share)
+            self.run(self.shop.run("insert into penstock.pauses values ('share', $1, 'test')", share))
+
+    @rule()
+    def redrive(self) -> None:
+        dead = [number for number, row in self.model.jobs.items() if row.state == "dead"]
+
+        async def again() -> None:
+            async with self.shop.database.pool.session() as session:
+                await queue_sql.redrive_jobs(session, ids=dead)
+
+        self.run(again())
+        for number in dead:
+            row = self.model.jobs[number]
+            row.state, row.failures, row.deaths, row.suspect, row.cancelling = "ready", 0, 0, False, False
+
+    @invariant()
+    def table_and_model_agree(self) -> None:
+        found = self.run(
+            self.shop.run(
+                "select id, state::text, attempt, failures, suspect, deaths, worker_id from penstock.jobs "
+                "union all select id, outcome, attempt, failures, false, 0, null from penstock.job_history"
+            )
+        )
+        assert len(found) == len(self.model.jobs), "each job is somewhere, and in one place only"
+        for row in found:
+            model = self.model.jobs[row["id"]]
+            assert (row["state"], row["attempt"], row["failures"]) == (model.state, model.attempt, model.failures)
+            if model.alive:
+                assert (row["suspect"], row["deaths"], row["worker_id"]) == (model.suspect, model.deaths, model.owner)
+
+
+def test_the_queue_and_its_model_agree(request: pytest.FixtureRequest, tmp_path: Any) -> None:
+    with asyncio.Runner() as runner:
+        fresh = fresh_database(request.config)
+        url = runner.run(fresh.__aenter__())
+        opening = open_database(Settings(home=tmp_path, database_url=url, pool=PoolSettings(size=2)), role="test")
+        database = runner.run(opening.__aenter__())
+        try:
+            QueueMachine.runner = runner
+            QueueMachine.shop = Shop(database)
+            run_state_machine_as_test(
+                QueueMachine,
+                settings=settings(
+                    max_examples=40,
+                    stateful_step_count=40,
+                    deadline=None,
+                    suppress_health_check=list(HealthCheck),
+                    print_blob=True,
+                ),
+            )
+        finally:
+            runner.run(opening.__aexit__(None, None, None))
+            runner.run(fresh.__aexit__(None, None, None))
