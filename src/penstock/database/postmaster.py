@@ -256,7 +256,7 @@ def _server_options(settings: PostgresSettings, port: int, socket_folder: Path) 
         "wal_compression": "on",
         "random_page_cost": 1.1,
         "jit": "off",  # our statements are short: compiling them costs more than running them
-        "autovacuum_naptime": "15s",
+        "autovacuum_naptime": "5s",  # a queue's rows live for seconds, and a claim walks over the dead ones
         "log_startup_progress_interval": "2s",
         "log_line_prefix": "%m [%p] %a ",
         "log_checkpoints": "off",

@@ -91,31 +91,34 @@ class Claimer:
         async with self._pool.session() as session:
             if time.monotonic() > self._active_until:
                 await self._look(session)
-            picks = divide(self._active, free)
-            if not picks:
-                self._active_until = 0.0
-                return []
-            rows = await sql.claim_jobs(
-                session,
-                worker_id=self._worker_id,
-                priorities=[active.priority for active, _ in picks],
-                lanes=[active.lane for active, _ in picks],
-                afters=[active.after for active, _ in picks],
-                takes=[take for _, take in picks],
-                slots=sum(take for _, take in picks),
-            )
+            rows = await self._take(session, divide(self._active, free))
+        now = time.monotonic()
+        return [self._job(row, now) for row in rows]
+
+    async def _take(self, session: Session, picks: list[tuple[Active, int]]) -> list[Record]:
+        if not picks:
+            self._active_until = 0.0
+            return []
+        rows = await sql.claim_jobs(
+            session,
+            worker_id=self._worker_id,
+            priorities=[active.priority for active, _ in picks],
+            lanes=[active.lane for active, _ in picks],
+            afters=[active.after for active, _ in picks],
+            takes=[take for _, take in picks],
+            slots=sum(take for _, take in picks),
+        )
+        rows.sort(key=itemgetter("priority", "id"))
         self._cursor = picks[-1][0].lane
-        had_a_turn = {active.lane for active, _ in picks}
-        self._active.sort(key=lambda active: (active.priority, active.lane in had_a_turn))
         self._turns_left -= len(picks)
         if self._turns_left <= 0 or len(rows) < sum(take for _, take in picks):
             self._active_until = 0.0  # others wait for a turn, or some lane has run dry: look again
-        rows.sort(key=itemgetter("priority", "id"))
         last = {(row["priority"], row["lane"]): row["id"] for row in rows}
         for active, _ in picks:
             active.after = last.get((active.priority, active.lane), active.after)
-        now = time.monotonic()
-        return [self._job(row, now) for row in rows]
+        had_a_turn = {active.lane for active, _ in picks}
+        self._active.sort(key=lambda active: (active.priority, active.lane in had_a_turn))
+        return rows
 
     async def claim_suspect(self) -> Job | None:
         """One job that was running when its worker was lost, if we run no other such job."""

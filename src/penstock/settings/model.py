@@ -50,7 +50,14 @@ class PostgresSettings(Section):
 class PoolSettings(Section):
     """The database connections of one process."""
 
-    size: Whole = Field(8, ge=1, le=200, description="How many connections a process opens.")
+    size: Whole = Field(8, ge=1, le=200, description="How many connections a process may have in its pool.")
+    warm: Whole = Field(
+        default_factory=lambda others: min(3, others["size"]),
+        json_schema_extra={"shown": "3, at most `pool.size`"},
+        ge=1,
+        le=200,
+        description="How many of them are opened before the work begins; the others come when they are needed.",
+    )
     step: Whole = Field(
         default_factory=lambda others: min(4, others["size"]),
         json_schema_extra={"shown": "4, at most `pool.size`"},
@@ -123,6 +130,8 @@ def _conflicts(settings: Settings, name: Callable[[str], str]) -> Iterator[str]:
     for key in ("database_direct_url", "database_owner_url"):
         if embedded and getattr(settings, key) is not None:
             yield f"{name(key)} needs database_url, which is not set. Set database_url too, or remove {key}."
+    if pool.warm > pool.size:
+        yield f"{name('pool.warm')} is {pool.warm}, more than {name('pool.size')} ({pool.size}). Lower pool.warm."
     if pool.step > pool.size:
         yield f"{name('pool.step')} is {pool.step}, but {name('pool.size')} is {pool.size}. Lower pool.step."
     if pool.hold_limit is not None and pool.hold_limit < pool.hold_warning:
