@@ -89,9 +89,12 @@ class Claimer:
     async def claim(self, free: Mapping[str, int]) -> list[Job]:
         """Take at most `free[queue]` jobs of each queue; an empty list when there is nothing for us."""
         async with self._pool.session() as session:
-            if time.monotonic() > self._active_until:
+            rows: list[Record] = []
+            if time.monotonic() < self._active_until:
+                rows = await self._take(session, divide(self._active, free))
+            if not rows:  # "nothing" is only said after a look around
                 await self._look(session)
-            rows = await self._take(session, divide(self._active, free))
+                rows = await self._take(session, divide(self._active, free))
         now = time.monotonic()
         return [self._job(row, now) for row in rows]
 
