@@ -1,7 +1,6 @@
 """Who is gone, and what becomes of its jobs."""
 
 import json
-from datetime import timedelta
 
 from penstock.database import Database
 from penstock.engine.fleet import DEATHS_ALLOWED, sql
@@ -164,6 +163,6 @@ async def test_what_a_claim_took_without_an_answer_is_given_back(shop: Shop) -> 
     numbers = await shop.enqueue(nothing(n=1), nothing(n=2), nothing(n=3))
     worker = await shop.worker()
     jobs = await shop.claim(worker)
-    assert await shop.claimers[worker].release_unknown([jobs[0].id], timedelta(0)) == 2
+    assert await shop.claimers[worker].release_unknown([jobs[0].id]) == 2
     assert [await shop.state(number) for number in numbers] == ["running", "ready", "ready"]
     assert len(await shop.claim(worker)) == 2

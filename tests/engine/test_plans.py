@@ -6,7 +6,6 @@ of a skewed one, and after none at all.
 """
 
 import json
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -64,10 +63,7 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
     "promote_jobs": (fleet.promote_jobs, {"bite": 500}),
     "next_due": (fleet.next_due, {}),
     "rescue_jobs": (fleet.rescue_jobs, {"gone_id": 1, "bite": 500, "deaths_allowed": 2}),
-    "release_unknown": (
-        lanes.release_unknown,
-        {"worker_id": 1, "known": IDS, "older_than": timedelta(seconds=10)},
-    ),
+    "release_unknown": (lanes.release_unknown, {"worker_id": 1, "known": IDS}),
     "beat": (fleet.beat, {"worker_id": 1, "draining": False, "load": "{}"}),
 }
 

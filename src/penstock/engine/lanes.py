@@ -9,7 +9,6 @@ lanes.sql, the gates in gates.sql.
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from math import inf
 from operator import itemgetter
 
@@ -134,13 +133,10 @@ class Claimer:
                     self._lanes.learn(lane["id"], (lane["queue"], lane["kind"], lane["share"]))
         return self._job(row, time.monotonic())
 
-    async def release_unknown(self, known: Iterable[int], older_than: timedelta) -> int:
+    async def release_unknown(self, known: Iterable[int]) -> int:
         """Give back what is ours by the table and not by our memory: the answer to a claim was lost."""
         async with self._pool.session() as session:
-            rows = await sql.release_unknown(
-                session, worker_id=self._worker_id, known=list(known), older_than=older_than
-            )
-        return len(rows)
+            return len(await sql.release_unknown(session, worker_id=self._worker_id, known=list(known)))
 
     async def _look(self, session: Session) -> None:
         """Walk until an open lane is found or there are no more: closed lanes in front must not hide it."""

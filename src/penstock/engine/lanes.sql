@@ -122,7 +122,6 @@ set state = 'ready', worker_id = null, claimed_at = null,
 where id = any (array(
   select id from penstock.jobs
   where state = 'running' and worker_id = :worker_id and not id = any (:known::bigint[])
-    and claimed_at <= penstock.now() - :older_than::interval
   limit 1000
   for update skip locked
 ))

@@ -28,6 +28,7 @@ from penstock.telemetry import log
 
 WATCH_EVERY = 0.25
 RECONCILE_EVERY = 10.0  # seconds between comparisons of the table with our memory
+AFTER_TROUBLE = 0.5  # seconds until the next claim when one has failed
 POLL_IDLE = 5.0  # seconds between looks when notifications arrive: only a net
 POLL_DEAF = 0.25  # and when they do not
 PREFETCH_SECONDS = 0.03  # how much work may lie in the buffer, by the measured rate
@@ -134,6 +135,7 @@ class Worker:
             self._database,
             self.worker_id,
             lease,
+            on_first=self._wake.set,
             on_commands=self._obey,
             on_gone=self._gone.set,
             load=lambda: {"running": len(self._running), "pool": self._database.pool.state.used},
@@ -176,27 +178,29 @@ class Worker:
     # -- claiming -------------------------------------------------------------------------------------------------
 
     async def _claim_until_stopped(self, beat: Beat, claimer: Claimer, desk: Desk) -> None:
-        await beat.first.wait()
-        log.info("worker started", worker=self.worker_id, queues=sorted(self._slots))
-        sure_at = time.monotonic()
+        sure_until = time.monotonic() + RECONCILE_EVERY
         while not self._stopping:
             self._wake.clear()
+            found = False
             try:
-                if time.monotonic() - sure_at > RECONCILE_EVERY:
-                    await self._forget_nothing(claimer, desk, older_than=timedelta(seconds=RECONCILE_EVERY))
-                    sure_at = time.monotonic()
-                found = await self._claim(claimer, desk)
+                if time.monotonic() > sure_until:
+                    await self._forget_nothing(claimer, desk)
+                    sure_until = time.monotonic() + RECONCILE_EVERY
+                if beat.first.is_set():  # before that nobody could see us die
+                    found = await self._claim(claimer, desk)
             except (DatabaseTrouble, DatabaseUnreachable) as error:
                 log.warning("claiming failed", error=str(error))
-                sure_at = time.monotonic() - RECONCILE_EVERY + 1  # what it took may be ours without our knowing
-                found = False
+                sure_until = 0.0  # what it took may be ours without our knowing
+                found = True
+                await asyncio.sleep(AFTER_TROUBLE)
             if not found and not self._stopping:
                 await self._rest()
 
-    async def _forget_nothing(self, claimer: Claimer, desk: Desk, older_than: timedelta) -> None:
+    async def _forget_nothing(self, claimer: Claimer, desk: Desk) -> None:
+        """Compare the table with our memory. Only this task claims, so nothing is claimed meanwhile."""
         known = {job_id for job_id, _ in self._running} | set(desk.settler.unwritten())
         known |= {job.id for slots in self._slots.values() for job in slots.buffer}
-        unknown = await claimer.release_unknown(known, older_than)
+        unknown = await claimer.release_unknown(known)
         if unknown:
             log.warning("gave back jobs whose claim got no answer", jobs=unknown)
 
