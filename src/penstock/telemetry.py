@@ -31,6 +31,11 @@ from penstock.settings import LogSettings, mask_credentials
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+if not structlog.is_configured():  # a library is silent below warnings, and never writes to a program's standard output
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
 log: FilteringBoundLogger = structlog.get_logger()
 registry = CollectorRegistry()
 tracer = trace.get_tracer("penstock")

@@ -22,7 +22,7 @@ from penstock.database.migrations import check_schema, grant_use, migrate
 from penstock.database.notifications import Notifications
 from penstock.database.pool import Pool
 from penstock.database.session import Session, connect, unreachable
-from penstock.errors import DatabaseUnsuitable, MigrationRefused, SchemaMismatch
+from penstock.errors import DatabaseUnsuitable, MigrationRefused, SchemaMismatch, ServerUnusable
 from penstock.settings import DatabaseUrl, Settings
 from penstock.telemetry import hide, log
 
@@ -63,11 +63,17 @@ class Address:
             except AWAY as error:
                 if self._server is None:
                     raise unreachable(url, error) from error
-                self.url = await self._server.revive()
+                self.url = await self._revive(self._server, url)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
                 raise unreachable(url, error) from error
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  jitter, not a secret
             pause = min(2 * pause, 2.0)
+
+    async def _revive(self, server: EmbeddedServer, url: DatabaseUrl) -> DatabaseUrl:
+        try:
+            return await server.revive()
+        except (ServerUnusable, OSError, asyncpg.PostgresError) as error:
+            raise unreachable(url, error) from error
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ import asyncpg
 
 from penstock.database.binaries import Account, choose_account, find_binaries
 from penstock.database.postmaster import PATIENCE, POLL, Postmaster, Progress, write_private
+from penstock.database.session import Session, connect
 from penstock.errors import ServerUnusable
-from penstock.settings import DatabaseUrl, PostgresSettings
+from penstock.settings import DatabaseUrl, PoolSettings, PostgresSettings
 
 How = Literal["made", "started", "attached"]
 
@@ -141,12 +142,24 @@ class EmbeddedServer:
 
     async def _ensure_database(self) -> None:
         """initdb makes only the database `postgres`. Looked at by everyone who joins, so that a crash in between heals."""
-        admin = await asyncpg.connect(self.url.with_database("postgres").reveal(), timeout=10)
+        admin = await self._connect_when_it_can()
         try:
             if not await admin.fetchval("select 1 from pg_database where datname = 'penstock'"):
                 await admin.execute("create database penstock")
         finally:
             admin.terminate()
+
+    async def _connect_when_it_can(self) -> Session:
+        """After the crash of a backend the postmaster lives on and recovers, while its pid file still says "ready"."""
+        told = time.monotonic()
+        while True:
+            try:
+                return await connect(self.url.with_database("postgres"), PoolSettings(), "join")
+            except (asyncpg.CannotConnectNowError, asyncpg.PostgresConnectionError, ConnectionError, FileNotFoundError):
+                if time.monotonic() - told > PATIENCE:
+                    told = time.monotonic()
+                    self._progress("PostgreSQL is recovering …")
+            await asyncio.sleep(POLL)
 
     def _prepare_home(self) -> Account:
         if not self.home.exists():

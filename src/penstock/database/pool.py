@@ -9,12 +9,15 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import asyncpg
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from penstock import telemetry
 from penstock.database.session import Session, session_settings
@@ -28,7 +31,6 @@ Connect = Callable[[], Awaitable[Session]]
 wait_seconds = telemetry.histogram("penstock_pool_wait_seconds", "Waiting for a free connection")
 hold_seconds = telemetry.histogram("penstock_pool_hold_seconds", "Time that a connection was taken")
 overholds = telemetry.counter("penstock_pool_overholds_total", "Transactions idle for longer than the hold budget")
-connections = telemetry.gauge("penstock_pool_connections", "Connections of this process", ("state",))
 
 RETURN_LIMIT = 1.0  # seconds for a rollback or a cancelled call to end; after that the connection is cut
 MACHINERY = ("contextlib.py", "database/pool.py", "database/database.py")
@@ -58,8 +60,26 @@ class PoolState:
         return self.used / self.size
 
 
+class Connections(Collector):
+    """The pools of this process, looked at when somebody asks for the metrics."""
+
+    def __init__(self) -> None:
+        self.pools: WeakSet[Pool] = WeakSet()
+
+    def collect(self) -> Iterable[Metric]:
+        gauge = GaugeMetricFamily("penstock_pool_connections", "Connections of this process", labels=("state",))
+        states = [pool.state for pool in list(self.pools)]
+        for name in ("size", "open", "used", "waiting"):
+            gauge.add_metric((name,), sum(getattr(state, name) for state in states))
+        return (gauge,)
+
+
+connections = Connections()
+telemetry.registry.register(connections)
+
+
 class Pool:
-    """At most `settings.size` sessions, opened in steps before they are needed."""
+    """At most `settings.size` sessions, of which `settings.warm` are opened in steps before they are needed."""
 
     def __init__(self, connect: Connect, settings: PoolSettings, *, pooled: bool = False) -> None:
         self.settings = settings
@@ -88,7 +108,7 @@ class Pool:
     async def open(self) -> None:
         """Warm, and in steps: a server that just came up is not met by all connections at once."""
         await self._pool
-        remaining = self.settings.size
+        remaining = self.settings.warm
         warmed: list[Any] = []
         try:
             while remaining > 0:
@@ -99,9 +119,11 @@ class Pool:
             for session in warmed:
                 await self._pool.release(session)
         self._watch = asyncio.create_task(self._watch_holds(), name="hold-watch")
+        connections.pools.add(self)
 
     async def close(self) -> None:
         """Take back what is idle and cut what is not: a frozen server cannot keep us from leaving."""
+        connections.pools.discard(self)
         if self._watch is not None:
             self._watch.cancel()
             with suppress(asyncio.CancelledError):

@@ -30,6 +30,7 @@ START_TRIES = 5
 SPACE_NEEDED = 200 * 2**20  # a new cluster takes 40 MB, the WAL of its first checkpoints another 80
 SOCKET_PATH_MAX = 90  # the kernel allows 107 bytes with the file name; a longer folder is reached by TCP only
 LOG_MAX = 10 * 2**20
+STOP_PATIENCE = 5.0  # seconds for a shutdown, unless a checkpoint is being written
 BUILTIN_LOCALE_SINCE = 17
 
 
@@ -122,18 +123,42 @@ class Postmaster:
             await asyncio.sleep(POLL)
 
     async def stop(self) -> bool:
-        """SIGINT is PostgreSQL's fast shutdown: transactions are rolled back, a checkpoint is written. False if none ran."""
+        """SIGINT is PostgreSQL's fast shutdown: transactions are rolled back, a checkpoint is written. False if none ran.
+
+        A server that is just recovering from the crash of a backend can swallow it and never end; then it is ended at
+        once, which costs the next start a recovery and no data.
+        """
         running = self.running()
         if running is None:
             return False
-        _signal(psutil.Process(running.pid), signal.SIGINT)
-        told = time.monotonic()
+        process = psutil.Process(running.pid)
+        for wish in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
+            _signal(process, wish)
+            if await self._vanished(STOP_PATIENCE):
+                break
+        return True
+
+    async def _vanished(self, within: float) -> bool:
+        began = told = time.monotonic()
         while self.running() is not None:
+            if time.monotonic() - began > within and not self._is_writing():
+                return False
             if time.monotonic() - told > PATIENCE:
                 told = time.monotonic()
                 self._progress("PostgreSQL is writing its last checkpoint …")
             await asyncio.sleep(POLL)
         return True
+
+    def _is_writing(self) -> bool:
+        """A large checkpoint takes its time; that is not the same as being stuck."""
+        running = self.running()
+        if running is None:
+            return False
+        try:
+            children = psutil.Process(running.pid).children()
+            return any("checkpointer" in child.cmdline()[0] and child.cpu_percent(0.1) > 0 for child in children)
+        except (psutil.Error, IndexError):
+            return False
 
     def _launch(self, binaries: Binaries) -> None:
         """In a session of its own, so that Ctrl-C reaches our processes first."""

@@ -52,8 +52,8 @@ class PoolSettings(Section):
 
     size: Whole = Field(8, ge=1, le=200, description="How many connections a process may have in its pool.")
     warm: Whole = Field(
-        default_factory=lambda others: min(3, others["size"]),
-        json_schema_extra={"shown": "3, at most `pool.size`"},
+        default_factory=lambda others: min(2, others["size"]),
+        json_schema_extra={"shown": "2, at most `pool.size`"},
         ge=1,
         le=200,
         description="How many of them are opened before the work begins; the others come when they are needed.",
