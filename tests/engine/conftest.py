@@ -38,6 +38,14 @@ class Shop:
         self.lanes = Lanes()
         self.claimers: dict[int, Claimer] = {}
 
+    def close(self) -> None:
+        for claimer in self.claimers.values():
+            claimer.close()
+        self.claimers.clear()
+
+    async def claim_suspect(self, worker_id: int) -> Job | None:
+        return await self.claimers[worker_id].claim_suspect(["default"])
+
     async def run(self, query: str, *arguments: Any) -> list[Record]:
         async with self.database.pool.session() as session:
             rows: list[Record] = await session.fetch(query, *arguments)
@@ -59,7 +67,7 @@ class Shop:
         )
         async with self.database.pool.session() as session:
             worker_id = await register(session, member)
-        self.claimers[worker_id] = Claimer(self.database.pool, self.lanes, worker_id)
+        self.claimers[worker_id] = Claimer(self.database, self.lanes, worker_id)
         return worker_id
 
     async def claim(self, worker_id: int, slots: int = 10, queue: str = "default") -> list[Job]:
@@ -112,7 +120,9 @@ class Shop:
 
 @pytest.fixture
 async def shop(database: Database) -> AsyncIterator[Shop]:
-    yield Shop(database)
+    shop = Shop(database)
+    yield shop
+    shop.close()
 
 
 __all__ = ["DEATHS_ALLOWED", "Session", "Shop", "make_kind", "nothing"]

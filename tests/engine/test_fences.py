@@ -28,7 +28,7 @@ async def test_a_rescued_worker_cannot_settle(shop: Shop, outcome: Outcome) -> N
     frozen, healthy = await shop.worker(), await shop.worker()
     [stale] = await shop.claim(frozen)
     await shop.lose(frozen)
-    assert await shop.claimers[healthy].claim_suspect() is not None
+    assert await shop.claim_suspect(healthy) is not None
     before = await shop.find(number)
 
     assert await shop.settle(frozen, (stale, outcome)) == set()
@@ -125,7 +125,7 @@ async def test_progress_of_a_stale_attempt_is_not_shown(shop: Shop) -> None:
     await settler._flush([], settler._progress, again=False)
     assert (await shop.find(number))["progress"] == '{"done": 1}'
     await shop.lose(frozen)
-    await shop.claimers[healthy].claim_suspect()
+    await shop.claim_suspect(healthy)
     await settler._flush([], settler._progress, again=False)
     assert (await shop.find(number))["progress"] is None
 

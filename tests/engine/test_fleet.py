@@ -5,7 +5,7 @@ import json
 from penstock.database import Database
 from penstock.engine.fleet import DEATHS_ALLOWED, sql
 from penstock.engine.outcome import Done
-from tests.engine.conftest import Shop, nothing
+from tests.engine.conftest import Shop, make_kind, nothing
 
 
 async def hold_lock(database: Database, worker_id: int) -> "object":
@@ -89,11 +89,11 @@ async def test_jobs_of_a_lost_worker_are_suspects_and_not_charged(shop: Shop) ->
     rows = await shop.run("select state::text, suspect, failures, deaths from penstock.jobs")
     assert {tuple(row) for row in rows} == {("ready", True, 0, 0)}
     assert await shop.claim(other, slots=30) == [], "suspects run one at a time"
-    first = await shop.claimers[other].claim_suspect()
+    first = await shop.claim_suspect(other)
     assert first is not None
-    assert await shop.claimers[other].claim_suspect() is None
+    assert await shop.claim_suspect(other) is None
     await shop.settle(other, (first, Done()))
-    assert await shop.claimers[other].claim_suspect() is not None
+    assert await shop.claim_suspect(other) is not None
     assert first.id == numbers[0]
 
 
@@ -105,7 +105,7 @@ async def test_two_lonely_deaths_make_a_job_dead(shop: Shop) -> None:
     for death in range(DEATHS_ALLOWED):
         assert await shop.state(number) == "ready", death
         worker = await shop.worker()
-        assert await shop.claimers[worker].claim_suspect() is not None
+        assert await shop.claim_suspect(worker) is not None
         await shop.lose(worker)
     row = await shop.find(number)
     assert row["state"] == "dead"
@@ -119,7 +119,7 @@ async def test_a_suspect_that_ends_well_is_acquitted(shop: Shop) -> None:
     first, second = await shop.worker(), await shop.worker()
     await shop.claim(first)
     await shop.lose(first)
-    job = await shop.claimers[second].claim_suspect()
+    job = await shop.claim_suspect(second)
     assert job is not None
     assert await shop.settle(second, (job, Done())) == {number}
     assert await shop.state(number) == "done"
@@ -163,6 +163,18 @@ async def test_what_a_claim_took_without_an_answer_is_given_back(shop: Shop) -> 
     numbers = await shop.enqueue(nothing(n=1), nothing(n=2), nothing(n=3))
     worker = await shop.worker()
     jobs = await shop.claim(worker)
-    assert await shop.claimers[worker].release_unknown([jobs[0].id]) == 2
+    assert await shop.claimers[worker].owned() == {(number, 1) for number in numbers}
+    assert await shop.claimers[worker].release_unknown([job.id for job in jobs[1:]]) == 2
     assert [await shop.state(number) for number in numbers] == ["running", "ready", "ready"]
     assert len(await shop.claim(worker)) == 2
+
+
+async def test_suspects_that_nobody_serves_do_not_hide_the_others(shop: Shop) -> None:
+    strange = make_kind("strange")
+    await shop.enqueue(*(strange(n=n) for n in range(120)))
+    [served] = await shop.enqueue()
+    await shop.run("update penstock.jobs set suspect = true")
+    worker = await shop.worker(nothing)
+    job = await shop.claim_suspect(worker)
+    assert job is not None
+    assert job.id == served

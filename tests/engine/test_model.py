@@ -85,7 +85,7 @@ class QueueMachine(RuleBasedStateMachine):
             )
         )
         self.run(self.shop.run("update penstock.test_clock set shift = '0'"))
-        self.shop.claimers.clear()
+        self.shop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
@@ -153,7 +153,7 @@ class QueueMachine(RuleBasedStateMachine):
             for n, row in self.model.jobs.items()
             if row.state == "ready" and row.suspect and row.share not in self.model.paused
         }
-        job = self.run(self.shop.claimers[worker].claim_suspect())
+        job = self.run(self.shop.claim_suspect(worker))
         assert (job is not None) == (bool(may) and not busy)
         if job is not None:
             assert job.id in may
@@ -276,5 +276,6 @@ def test_the_queue_and_its_model_agree(request: pytest.FixtureRequest, tmp_path:
                 ),
             )
         finally:
+            QueueMachine.shop.close()
             runner.run(opening.__aexit__(None, None, None))
             runner.run(fresh.__aexit__(None, None, None))

@@ -63,7 +63,8 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
     "promote_jobs": (fleet.promote_jobs, {"bite": 500}),
     "next_due": (fleet.next_due, {}),
     "rescue_jobs": (fleet.rescue_jobs, {"gone_id": 1, "bite": 500, "deaths_allowed": 2}),
-    "release_unknown": (lanes.release_unknown, {"worker_id": 1, "known": IDS}),
+    "release_unknown": (lanes.release_unknown, {"worker_id": 1, "ids": IDS}),
+    "owned_jobs": (lanes.owned_jobs, {"worker_id": 1}),
     "beat": (fleet.beat, {"worker_id": 1, "draining": False, "load": "{}"}),
 }
 

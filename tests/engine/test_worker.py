@@ -322,3 +322,17 @@ async def test_handlers_hold_no_connection(app: Penstock) -> None:
         await app.enqueue_many([sleep() for _ in range(200)])
         await until(lambda: tally.running["sleep"] == 200)
         assert app.database.pool.state.used <= 1
+
+
+async def test_waiting_for_a_result_does_not_hide_the_job_from_the_claim(app: Penstock) -> None:
+    """Marking a job as awaited locks its row for a moment; a claim that skips it must not rest for seconds."""
+
+    @app.job()
+    async def nothing(ctx: Context) -> None:
+        """The cheapest job there is."""
+
+    async with working(app):
+        began = time.monotonic()
+        for _ in range(40):
+            await app.result(await app.enqueue(nothing()), timeout="20s")
+        assert time.monotonic() - began < 4

@@ -7,6 +7,7 @@ The SQL is in fleet.sql.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -23,8 +24,10 @@ import asyncpg
 
 from penstock import __version__, telemetry
 from penstock.database import Database, Session, statements
+from penstock.engine.history import make_partitions
 from penstock.engine.lease import Lease
 from penstock.engine.settler import sql as settler_sql
+from penstock.engine.vitals import vitals
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable, ServerUnusable
 from penstock.telemetry import log
 
@@ -96,6 +99,7 @@ class Beat:
         worker_id: int,
         lease: Lease,
         *,
+        on_first: Callable[[], None],
         on_commands: Callable[[Commands], None],
         on_gone: Callable[[], None],
         load: Callable[[], dict[str, Any]] = dict,
@@ -103,6 +107,7 @@ class Beat:
         self._database = database
         self._worker_id = worker_id
         self._lease = lease
+        self._on_first = on_first
         self._on_commands = on_commands
         self._on_gone = on_gone
         self._load = load
@@ -112,7 +117,7 @@ class Beat:
         self._end = threading.Event()
         self._stopping: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._swept_at = time.monotonic()
+        self._sweep_at = 0.0
         self._stack_logged = False
         self.first = asyncio.Event()  # of the main loop: before the first beat no job may be claimed
         self.ticked_at = time.monotonic()  # by the main loop
@@ -124,7 +129,8 @@ class Beat:
     async def stop(self) -> None:
         self._end.set()
         if self._loop is not None and self._stopping is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
+            with contextlib.suppress(RuntimeError):  # it has ended by itself, because we were declared gone
+                self._loop.call_soon_threadsafe(self._stopping.set)
         await asyncio.to_thread(self._thread.join, 5)
 
     def _run(self) -> None:
@@ -165,12 +171,17 @@ class Beat:
             return True  # no beat: a process that cannot work must not look alive
         sent_at = time.monotonic()
         row = await sql.beat.first(
-            session, worker_id=self._worker_id, draining=self.draining, load=json.dumps(self._load())
+            session,
+            worker_id=self._worker_id,
+            draining=self.draining,
+            load=json.dumps(self._load() | vitals(self._database)),
         )
         if row is None:
             return False
         self._lease.renew(sent_at)
-        self._tell(self.first.set)
+        if not self.first.is_set():
+            self._tell(self.first.set)
+            self._tell(self._on_first)
         cancelling = [json.loads(text) for text in row["cancelling"]]
         self._tell(
             self._on_commands, Commands([(job["id"], job["attempt"]) for job in cancelling], suspects=row["suspects"])
@@ -190,8 +201,9 @@ class Beat:
             await settler_sql.wake_queues(session, queues=[row["queue"] for row in queues])
         if len(due) == BITE:
             return 0.0
-        if time.monotonic() - self._swept_at > SWEEP_EVERY:
-            self._swept_at = time.monotonic()
+        if time.monotonic() > self._sweep_at:
+            self._sweep_at = time.monotonic() + SWEEP_EVERY
+            await make_partitions(session)
             await sql.sweep_keys.run(session, bite=BITE)
             await sql.sweep_workers.run(session)
         next_due = await sql.next_due.value(session)

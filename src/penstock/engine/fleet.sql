@@ -133,13 +133,6 @@ delete from penstock.job_keys where key = any (array(select key from expired))
 -- name: sweep_workers
 delete from penstock.workers where gone_at < penstock.now() - interval '7 days'
 
--- name: partitions_needed
--- The days for which there is no partition of the history yet: today's and the next two.
-select to_char(day, 'YYYYMMDD') as name, day::date as begins, (day + interval '1 day')::date as ends
-from generate_series(date_trunc('day', penstock.now() at time zone 'UTC'),
-  date_trunc('day', penstock.now() at time zone 'UTC') + interval '2 days', interval '1 day') as day
-where to_regclass('penstock.job_history_' || to_char(day, 'YYYYMMDD')) is null
-
 -- name: workers
 select id, name, host, pid, version, queues, kinds, slots, started_at, beat_at, draining, load, gone_at, gone_why,
   penstock.now() - beat_at as silent_for, lease,

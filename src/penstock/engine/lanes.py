@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from asyncpg import Record
 
-from penstock.database import Database, Pool, Session, statements
+from penstock.database import Database, Session, statements
 from penstock.engine.job import Job
 
 sql = statements(__file__)
@@ -74,28 +74,67 @@ class Active:
 
 
 class Claimer:
-    """Takes jobs for one worker."""
+    """Takes jobs for one worker, on a session of its own.
 
-    def __init__(self, pool: Pool, lanes: Lanes, worker_id: int) -> None:
-        self._pool = pool
+    So a pool that handlers have exhausted cannot keep a worker from looking, and two settings can differ here. Plans are
+    made once: planning a claim takes as long as running it. And a claim does not wait for the disk: one that a crash of
+    the server forgets is a job that is ready again, and the fence refuses whoever still works on it.
+    """
+
+    def __init__(self, database: Database, lanes: Lanes, worker_id: int) -> None:
+        self._database = database
         self._lanes = lanes
         self._worker_id = worker_id
+        self._own: Session | None = None
         self._cursor = 0
         self._active: list[Active] = []
         self._active_until = 0.0
         self._turns_left: float = 0  # before the lanes behind the list must have theirs
+        self.contended = False  # there was something, but others had it locked for a moment
 
     async def claim(self, free: Mapping[str, int]) -> list[Job]:
         """Take at most `free[queue]` jobs of each queue; an empty list when there is nothing for us."""
-        async with self._pool.session() as session:
-            rows: list[Record] = []
-            if time.monotonic() < self._active_until:
-                rows = await self._take(session, divide(self._active, free))
-            if not rows:  # "nothing" is only said after a look around
-                await self._look(session)
-                rows = await self._take(session, divide(self._active, free))
+        session = await self._session()
+        rows: list[Record] = []
+        if time.monotonic() < self._active_until:
+            rows = await self._take(session, divide(self._active, free))
+        if not rows:  # "nothing" is only said after a look around
+            await self._look(session)
+            rows = await self._take(session, divide(self._active, free))
+        self.contended = bool(divide(self._active, free)) and not rows
         now = time.monotonic()
         return [self._job(row, now) for row in rows]
+
+    async def claim_suspect(self, queues: Iterable[str]) -> Job | None:
+        """One job that was running when its worker was lost, if we run no other such job."""
+        session = await self._session()
+        row = await sql.claim_suspect.first(session, worker_id=self._worker_id, queues=list(queues))
+        if row is None:
+            return None
+        if row["lane"] not in self._lanes.keys:
+            for lane in await sql.lane(session, id=row["lane"]):
+                self._lanes.learn(lane["id"], (lane["queue"], lane["kind"], lane["share"]))
+        return self._job(row, time.monotonic())
+
+    async def owned(self) -> set[tuple[int, int]]:
+        """What is ours by the table: jobs and their attempts."""
+        rows = await sql.owned_jobs(await self._session(), worker_id=self._worker_id)
+        return {(row["id"], row["attempt"]) for row in rows}
+
+    async def release_unknown(self, unknown: Iterable[int]) -> int:
+        """Give back what is ours by the table and not by our memory: the answer to its claim was lost."""
+        rows = await sql.release_unknown(await self._session(), worker_id=self._worker_id, ids=list(unknown))
+        return len(rows)
+
+    def close(self) -> None:
+        if self._own is not None:
+            self._own.terminate()
+
+    async def _session(self) -> Session:
+        if self._own is None or self._own.is_closed():
+            self._own = await self._database.direct("claim")
+            await self._own.execute("set plan_cache_mode = force_generic_plan; set synchronous_commit = off")
+        return self._own
 
     async def _take(self, session: Session, picks: list[tuple[Active, int]]) -> list[Record]:
         if not picks:
@@ -121,22 +160,6 @@ class Claimer:
         had_a_turn = {active.lane for active, _ in picks}
         self._active.sort(key=lambda active: (active.priority, active.lane in had_a_turn))
         return rows
-
-    async def claim_suspect(self) -> Job | None:
-        """One job that was running when its worker was lost, if we run no other such job."""
-        async with self._pool.session() as session:
-            row = await sql.claim_suspect.first(session, worker_id=self._worker_id)
-            if row is None:
-                return None
-            if row["lane"] not in self._lanes.keys:
-                for lane in await session.fetch("select * from penstock.lanes where id = $1", row["lane"]):
-                    self._lanes.learn(lane["id"], (lane["queue"], lane["kind"], lane["share"]))
-        return self._job(row, time.monotonic())
-
-    async def release_unknown(self, known: Iterable[int]) -> int:
-        """Give back what is ours by the table and not by our memory: the answer to a claim was lost."""
-        async with self._pool.session() as session:
-            return len(await sql.release_unknown(session, worker_id=self._worker_id, known=list(known)))
 
     async def _look(self, session: Session) -> None:
         """Walk until an open lane is found or there are no more: closed lanes in front must not hide it."""

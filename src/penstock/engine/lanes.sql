@@ -101,28 +101,29 @@ with
   due as materialized (
     select job.id
     from me
-    cross join lateral (
-      select id, lane from penstock.jobs where state = 'ready' and suspect order by id limit 100 for update skip locked
-    ) as job
+    cross join penstock.jobs as job
     join admission on admission.lane = job.lane and admission.worker_id = :worker_id and admission.verdict = 'open'
-    where not exists (select from penstock.jobs where state = 'running' and worker_id = me.id and suspect)
+    where job.state = 'ready' and job.suspect and admission.queue = any (:queues::text[])
+      and not exists (select from penstock.jobs where state = 'running' and worker_id = me.id and suspect)
     order by job.id
     limit 1
+    for update of job skip locked
   )
 update penstock.jobs
 set state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = penstock.now()
 where id = any (array(select id from due))
 returning id, lane, priority, attempt, failures, suspect, unique_key, unique_for, args
 
+-- name: owned_jobs
+select id, attempt from penstock.jobs where state = 'running' and worker_id = :worker_id
+
 -- name: release_unknown
 -- running -> ready: claimed for us by a statement whose answer never came. Nobody runs it, and nobody else may take it.
 update penstock.jobs
 set state = 'ready', worker_id = null, claimed_at = null,
   attempts = attempts || row(attempt, worker_id, claimed_at, 0, 'released', 'the answer to the claim was lost')::penstock.attempt
-where id = any (array(
-  select id from penstock.jobs
-  where state = 'running' and worker_id = :worker_id and not id = any (:known::bigint[])
-  limit 1000
-  for update skip locked
-))
+where id = any (:ids::bigint[]) and worker_id = :worker_id
 returning id
+
+-- name: lane
+select id, queue, kind, share from penstock.lanes where id = :id

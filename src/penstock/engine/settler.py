@@ -71,9 +71,9 @@ class Settler:
     def backlog(self) -> int:
         return len(self._pending)
 
-    def unwritten(self) -> Iterator[int]:
-        """The jobs whose outcome is known here and perhaps not yet in the table."""
-        return (item.job.id for item in chain(self._pending, self._flying))
+    def unwritten(self) -> Iterator[tuple[int, int]]:
+        """The jobs and attempts whose outcome is known here and perhaps not yet in the table."""
+        return ((item.job.id, item.job.attempt) for item in chain(self._pending, self._flying))
 
     def start(self) -> None:
         self._flusher = asyncio.create_task(self._flush_for_ever(), name="settler")

@@ -29,6 +29,7 @@ from penstock.telemetry import log
 WATCH_EVERY = 0.25
 RECONCILE_EVERY = 10.0  # seconds between comparisons of the table with our memory
 AFTER_TROUBLE = 0.5  # seconds until the next claim when one has failed
+SOON = 0.01  # seconds until the next look when others had a lock on what we wanted
 POLL_IDLE = 5.0  # seconds between looks when notifications arrive: only a net
 POLL_DEAF = 0.25  # and when they do not
 PREFETCH_SECONDS = 0.03  # how much work may lie in the buffer, by the measured rate
@@ -100,6 +101,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._pressure = Pressure()
         self._suspects = False
+        self._more = True  # the last look left something behind: a free slot is a reason to look again
         self._loop = asyncio.get_running_loop()
         self._gone = asyncio.Event()
         self._ended = asyncio.Event()  # a handler has ended, or nobody wants to wait for it any longer
@@ -109,7 +111,11 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`; then finish or release what runs, and leave the fleet."""
         while not stop.is_set():
-            await self._work_as_member(stop)
+            try:
+                await self._work_as_member(stop)
+            except (DatabaseTrouble, DatabaseUnreachable) as error:  # it was there when we started, and will be again
+                log.warning("the database is away", error=str(error))
+                await asyncio.sleep(AFTER_TROUBLE)
             if not stop.is_set():
                 log.warning("joining the fleet anew", worker=self.worker_id)
 
@@ -135,13 +141,13 @@ class Worker:
             self._database,
             self.worker_id,
             lease,
-            on_first=self._wake.set,
+            on_first=self._begin,
             on_commands=self._obey,
             on_gone=self._gone.set,
             load=lambda: {"running": len(self._running), "pool": self._database.pool.state.used},
         )
         settler = Settler(self._database.pool, self.worker_id)
-        claimer = Claimer(self._database.pool, self._lanes, self.worker_id)
+        claimer = Claimer(self._database, self._lanes, self.worker_id)
         desk = Desk(self._database.pool, settler, self.worker_id, self._code)
         subscriptions = [
             self._database.notifications.subscribe(f"penstock_queue_{queue}", self._wake) for queue in self._slots
@@ -161,6 +167,7 @@ class Worker:
                 await claiming  # not cancelled: what a claim has taken must become known to us
                 await self._hand_back(settler)
                 await settler.drain()
+                await self._compare(claimer, settler)
                 async with self._database.pool.session() as session:
                     await leave(session, self.worker_id)
         finally:
@@ -169,6 +176,7 @@ class Worker:
             results = await asyncio.gather(watching, claiming, return_exceptions=True)
             await settler.stop()
             await beat.stop()
+            claimer.close()
             for subscription in subscriptions:
                 subscription.close()
         for result in results:
@@ -184,7 +192,7 @@ class Worker:
             found = False
             try:
                 if time.monotonic() > sure_until:
-                    await self._forget_nothing(claimer, desk)
+                    await self._compare(claimer, desk.settler)
                     sure_until = time.monotonic() + RECONCILE_EVERY
                 if beat.first.is_set():  # before that nobody could see us die
                     found = await self._claim(claimer, desk)
@@ -194,49 +202,59 @@ class Worker:
                 found = True
                 await asyncio.sleep(AFTER_TROUBLE)
             if not found and not self._stopping:
-                await self._rest()
+                await self._rest(SOON if claimer.contended else POLL_IDLE)
 
-    async def _forget_nothing(self, claimer: Claimer, desk: Desk) -> None:
+    async def _compare(self, claimer: Claimer, settler: Settler) -> None:
         """Compare the table with our memory. Only this task claims, so nothing is claimed meanwhile."""
-        known = {job_id for job_id, _ in self._running} | set(desk.settler.unwritten())
-        known |= {job.id for slots in self._slots.values() for job in slots.buffer}
-        unknown = await claimer.release_unknown(known)
-        if unknown:
-            log.warning("gave back jobs whose claim got no answer", jobs=unknown)
+        before = set(self._running)
+        owned = await claimer.owned()
+        known = {*before, *self._running, *settler.unwritten()}
+        known |= {(job.id, job.attempt) for slots in self._slots.values() for job in slots.buffer}
+        if unknown := owned - known:
+            released = await claimer.release_unknown(job_id for job_id, _ in unknown)
+            log.warning("gave back jobs whose claim got no answer", jobs=released)
+        for key in before - owned:  # taken from us, or forgotten by a server that crashed
+            if (running := self._running.get(key)) is not None and not running.context.finished:
+                self._tell_to_end(running, Stop.LOST)
 
     async def _claim(self, claimer: Claimer, desk: Desk) -> bool:
         """One look for work; True if there may be more."""
         if desk.settler.backlog > BACKLOG_MAX:
             return False
         level = self._pressure.feel(self._database.pool.state)
-        free = {}
-        for queue, slots in self._slots.items():
-            slots.measure()
-            appetite = slots.appetite()
-            if appetite > 0:
-                free[queue] = max(1, int(appetite * level))
-        if not free:
-            return False
         if self._pressure.critical:
             log.warning("not claiming: every connection of the pool is in use")
             await asyncio.sleep(WATCH_EVERY)
             return True
-        jobs = await claimer.claim(free)
-        if self._suspects and not any(running.context.job.suspect for running in self._running.values()):
-            suspect = await claimer.claim_suspect()
-            self._suspects = suspect is not None
-            if suspect is not None:
-                jobs.append(suspect)
+        jobs = await self._claim_suspect(claimer) if self._suspects else []
+        free = {}
+        for queue, slots in self._slots.items():
+            slots.measure()
+            appetite = slots.appetite() - sum(job.queue == queue for job in jobs)
+            if appetite > 0:
+                free[queue] = max(1, int(appetite * level))
+        if free:
+            jobs += await claimer.claim(free)
+        self._more = bool(jobs) or not free
         for job in jobs:
-            self._slots[job.queue].buffer.append(job)
+            if (job.id, job.attempt) not in self._running:  # else a crashed server forgot a claim, and it is ours again
+                self._slots[job.queue].buffer.append(job)
         self._start_buffered(desk)
         return bool(jobs)
 
-    async def _rest(self) -> None:
+    async def _claim_suspect(self, claimer: Claimer) -> list[Job]:
+        """Only for a slot that is free now: in the buffer it would be charged for deaths in which it had no part."""
+        free = [queue for queue, slots in self._slots.items() if slots.running + len(slots.buffer) < slots.size]
+        if not free or any(running.context.job.suspect for running in self._running.values()):
+            return []
+        suspect = await claimer.claim_suspect(free)
+        self._suspects = suspect is not None
+        return [suspect] if suspect is not None else []
+
+    async def _rest(self, most: float) -> None:
         """Until a slot is free, a notification comes, or it is time to look anyway."""
-        pause = POLL_IDLE if self._database.notifications.arriving else POLL_DEAF
         try:
-            async with asyncio.timeout(pause):
+            async with asyncio.timeout(most if self._database.notifications.arriving else min(most, POLL_DEAF)):
                 await self._wake.wait()
         except TimeoutError:
             return
@@ -273,7 +291,7 @@ class Worker:
             self._ended.set()
             if slots.buffer and not self._stopping:
                 self._start(slots.buffer.popleft(), slots, desk)
-            if slots.appetite() * 4 >= slots.size or not slots.buffer:
+            if self._more and (slots.appetite() * 4 >= slots.size or not slots.buffer):
                 self._wake.set()
 
     def _settle(self, context: Context, outcome: Outcome, settler: Settler) -> None:
@@ -327,6 +345,10 @@ class Worker:
             running.context.stop = why
             running.stopped_at = time.monotonic()
             running.task.cancel()
+
+    def _begin(self) -> None:
+        log.info("worker started", worker=self.worker_id, queues=sorted(self._slots))
+        self._wake.set()
 
     def _obey(self, commands: Commands) -> None:
         for job_id, attempt in commands.cancelling:
