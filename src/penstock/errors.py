@@ -7,7 +7,8 @@
     │   ├── AlreadyRunning          another `penstock up` has this home
     │   ├── ServerUnusable          the embedded PostgreSQL cannot be made or started
     │   ├── DatabaseUnreachable     wrong address, wrong password, no such database
-    │   └── DatabaseUnsuitable      too old, or reached in a way that cannot work
+    │   ├── DatabaseUnsuitable      too old, or reached in a way that cannot work
+    │   └── NothingChanged          a redrive into the same code and settings in which the jobs failed
     ├── DatabaseTrouble             passes by itself; the engine retries it
     │   ├── CallTimedOut            no answer before the client's deadline; the outcome is unknown
     │   ├── ConnectionLost          cut in the middle; the outcome is unknown
@@ -63,6 +64,10 @@ class DatabaseUnreachable(CannotStart):
 
 class DatabaseUnsuitable(CannotStart):
     """The database answers, but Penstock cannot work with it."""
+
+
+class NothingChanged(CannotStart):
+    """The jobs would meet what they failed in before."""
 
 
 class DatabaseTrouble(PenstockError):

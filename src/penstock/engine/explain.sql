@@ -1,5 +1,5 @@
 -- name: explain_job
--- Everything that `why` needs, from the same predicates that the claim obeys.
+-- Everything that `why` needs about a live job, from the same predicates that the claim obeys.
 with
   job as (
     select job.*, lane.queue, lane.kind, lane.share
@@ -8,27 +8,60 @@ with
   ),
   -- include: gates.sql admission
   ,
-  gates as (
-    select admission.* from admission join job on job.lane = admission.lane
+  gates as (  -- one row per live worker, or one without a worker when there is none
+    select admission.*, worker.beat_at + worker.lease < penstock.now() as silent, worker.slots,
+      (worker.load ->> 'running')::int as running,
+      exists (
+        select from penstock.jobs as other
+        where other.state = 'running' and other.worker_id = admission.worker_id and other.suspect
+      ) as has_suspect
+    from admission
+    join job on job.lane = admission.lane
+    left join penstock.workers as worker on worker.id = admission.worker_id
+  ),
+  fleet as (
+    select
+      count(worker_id) as workers,
+      count(*) filter (where verdict = 'open') as open_workers,
+      count(*) filter (where verdict = 'open' and silent) as silent_workers,
+      count(*) filter (where verdict = 'open' and not has_suspect) as workers_without_suspect,
+      count(*) filter (where verdict = 'draining') as draining_workers,
+      coalesce(sum(slots) filter (where verdict = 'open'), 0) as open_slots,
+      coalesce(sum(running) filter (where verdict = 'open'), 0) as open_running
+    from gates
   )
 select
   job.id, job.queue, job.kind, job.share, job.state::text as state, job.priority, job.attempt, job.failures, job.suspect,
-  job.cancelling, job.claimed_at, job.run_at, job.enqueued_at, job.progress, job.error, job.deaths,
-  penstock.now() as now,
-  owner.name as owner, owner.beat_at as owner_beat_at, owner.gone_at as owner_gone_at,
-  (select count(*) from penstock.workers where gone_at is null) as workers,
-  (select count(*) from gates where verdict = 'open') as open_workers,
-  (select count(*) from gates where verdict = 'draining') as draining_workers,
-  (select row_to_json(paused) from (
-    select paused_what as what, paused_name as name, paused_reason as reason, paused_since as since
-    from gates where verdict = 'paused' limit 1
-  ) as paused) as pause,
-  (select max(gone_at) from penstock.workers where job.kind = any (kinds) and job.queue = any (queues)) as last_server_left_at,
-  -- Bounded: "more than a thousand" is as good an answer as the exact number.
+  job.deaths, job.cancelling, job.claimed_at, job.run_at, job.enqueued_at, job.progress, job.error, job.fingerprint,
+  job.worker_id, penstock.now() as now,
+  owner.name as owner, owner.beat_at as owner_beat_at, owner.gone_at as owner_gone_at, owner.gone_why as owner_gone_why,
+  owner.beat_at + owner.lease < penstock.now() as owner_silent,
+  fleet.*,
+  pause.paused_what, pause.paused_name, pause.paused_reason, pause.paused_since,
+  former.name as last_server, former.gone_at as last_server_left_at,
+  -- Bounded: "more than a thousand" is as good an answer as the exact number. A probe of the claim's index for each band:
+  -- a range over the bands would read those of all other lanes, too.
   (select count(*) from (
-    select from penstock.jobs as before
-    where before.state = 'ready' and not before.suspect and before.priority = job.priority and before.lane = job.lane
-      and before.id < job.id
-    limit 1000
-  ) as before) as ahead_in_lane
-from job left join penstock.workers as owner on owner.id = job.worker_id
+    select from generate_series(-100, job.priority) as band
+    cross join lateral (
+      select from penstock.jobs as before
+      where before.state = 'ready' and not before.suspect and before.priority = band and before.lane = job.lane
+        and (band < job.priority or before.id < job.id)
+      limit 1001
+    ) as before
+    limit 1001
+  ) as before) as ahead_in_lane,
+  (select count(*) from (
+    select from penstock.jobs as before where before.state = 'ready' and before.suspect and before.id < job.id limit 1001
+  ) as before) as suspects_ahead
+from job
+cross join fleet
+left join penstock.workers as owner on owner.id = job.worker_id
+left join lateral (
+  select paused_what, paused_name, paused_reason, paused_since from gates where verdict = 'paused' limit 1
+) as pause on true
+left join lateral (
+  select name, gone_at from penstock.workers as worker
+  where gone_at is not null and job.kind = any (kinds) and job.queue = any (queues)
+  order by gone_at desc limit 1
+) as former on true

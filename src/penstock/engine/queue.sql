@@ -125,9 +125,10 @@ where job.state = 'dead'
 order by job.id limit :most
 
 -- name: redrive_jobs
--- dead -> ready, with a fresh budget. The attempt number goes on: it never shrinks.
+-- dead -> ready, with a fresh budget. The attempt number goes on: it never shrinks. One that took its worker with it stays a
+-- suspect: if it does that again, nobody else shall be in the way.
 update penstock.jobs
-set state = 'ready', failures = 0, deaths = 0, suspect = false, cancelling = false, fingerprint = null, error = null
+set state = 'ready', failures = 0, deaths = 0, suspect = (error ->> 'class' = 'Poison'), cancelling = false, fingerprint = null, error = null
 where id = any (:ids::bigint[]) and state = 'dead'
 returning id, lane
 
@@ -138,3 +139,41 @@ select wanted.id,
 from unnest(:ids::bigint[]) as wanted(id)
 left join penstock.jobs as live on live.id = wanted.id
 left join lateral (select outcome from penstock.job_history where id = wanted.id limit 1) as past on true
+
+-- name: dead_ids
+-- What a redrive or a discard goes through. Not the errors: there may be many, with long tracebacks.
+select job.id, job.fingerprint
+from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
+where job.state = 'dead'
+  and (:fingerprint::text is null or job.fingerprint = :fingerprint)
+  and (:kind::text is null or lane.kind = :kind)
+  and (cardinality(:ids::bigint[]) = 0 or job.id = any (:ids::bigint[]))
+order by job.id limit :most
+
+-- name: codes_of_dead
+-- Which code they failed in, and which code would run them now: none where no live worker serves the kind.
+select lane.kind, job.error ->> 'code' as failed_in,
+  array(
+    select distinct worker.load ->> 'code' from penstock.workers as worker
+    where worker.gone_at is null and lane.kind = any (worker.kinds) and lane.queue = any (worker.queues)
+      and worker.load ->> 'code' is not null
+  ) as served_by
+from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
+where job.id = any (:ids::bigint[]) and job.state = 'dead'
+
+-- name: discard_dead
+-- dead -> discarded (history), with the reason beside the failure.
+with ended as (
+  delete from penstock.jobs where id = any (:ids::bigint[]) and state = 'dead' returning *
+),
+freed as (
+  delete from penstock.job_keys using ended where job_keys.key = ended.unique_key and job_keys.job_id = ended.id
+),
+moved as (
+  insert into penstock.job_history
+    (id, lane, outcome, priority, attempt, failures, enqueued_at, finished_at, args, error, attempts)
+  select id, lane, 'discarded', priority, attempt, failures, enqueued_at, penstock.now(), args,
+    (error::jsonb || jsonb_build_object('discarded', :reason::text))::json, attempts
+  from ended
+)
+select id, case when awaited then pg_notify('penstock_done', '') is null end as told from ended

@@ -19,11 +19,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.database import Database, Session, open_database
+from penstock.engine.explain import Explanation, explain
 from penstock.engine.job import JobId
 from penstock.engine.kinds import Call, Handler, Kind, Kinds, check_name, check_share
 from penstock.engine.lanes import Lanes
 from penstock.engine.queue import Enqueuer, Order, enqueue_orders, sql
+from penstock.engine.redrive import Redriven, Selection, discard, redrive
 from penstock.engine.settler import wake_queues
+from penstock.engine.version import code_version, note_code
 from penstock.engine.worker import Worker, by_queue
 from penstock.errors import BadJob, JobCancelled, JobDead, JobNotFound
 from penstock.settings import Settings, load_settings
@@ -37,7 +40,7 @@ class Penstock:
 
     def __init__(self, *, role: str = "app", **settings: Any) -> None:
         self._overrides = settings
-        self._role = role
+        self.role = role
         self._settings: Settings | None = None
         self._database: Database | None = None
         self._enqueuer: Enqueuer | None = None
@@ -59,7 +62,7 @@ class Penstock:
         """Declare a handler; calling the result describes a job and runs nothing."""
 
         def declare(handler: Handler) -> Kind:
-            return self.kinds.declare(
+            kind = self.kinds.declare(
                 Kind(
                     name or handler.__name__,
                     handler,
@@ -69,6 +72,8 @@ class Penstock:
                     retries,
                 )
             )
+            note_code(handler)
+            return kind
 
         return declare
 
@@ -92,7 +97,7 @@ class Penstock:
         return self.database.url.reveal()
 
     async def __aenter__(self) -> Self:
-        self._database = await self._open.enter_async_context(open_database(self.settings, role=self._role))
+        self._database = await self._open.enter_async_context(open_database(self.settings, role=self.role))
         self._enqueuer = Enqueuer(self._database, self._lanes)
         return self
 
@@ -189,6 +194,22 @@ class Penstock:
             asked = await sql.cancel_running(tx, ids=list(job_ids))
         return sorted(row["id"] for row in [*ended, *asked])
 
+    async def why(self, job_id: int) -> Explanation:
+        """Why a job is where it is: one sentence and the evidence."""
+        return await self.database.pool.repeat(lambda session: explain(session, job_id))
+
+    async def redrive(
+        self, *job_ids: int, fingerprint: str | None = None, kind: str | None = None, force: bool = False
+    ) -> Redriven:
+        """Give dead jobs another chance: 1, then 10, then all; it stops when the same failure returns."""
+        return await redrive(self.database, Selection(job_ids, fingerprint, kind), force=force)
+
+    async def discard(
+        self, *job_ids: int, reason: str, fingerprint: str | None = None, kind: str | None = None
+    ) -> list[int]:
+        """Give dead jobs up; the numbers of those that were dead."""
+        return await discard(self.database, Selection(job_ids, fingerprint, kind), reason)
+
     async def pause(self, *, queue: str = "", kind: str = "", share: str = "", reason: str = "paused by hand") -> None:
         """Claim nothing of this queue, kind or share until `resume`; what runs goes on."""
         what, name = _one_of(queue=queue, kind=kind, share=share)
@@ -238,7 +259,13 @@ class Penstock:
         if not slots:
             raise BadJob("There is nothing to work on: no job is declared for these queues.")
         return Worker(
-            self.database, self.kinds, self._lanes, slots, lease=parse_duration(lease), drain=parse_duration(drain)
+            self.database,
+            self.kinds,
+            self._lanes,
+            slots,
+            lease=parse_duration(lease),
+            drain=parse_duration(drain),
+            code=code_version(self.settings),
         )
 
 

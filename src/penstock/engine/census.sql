@@ -1,0 +1,54 @@
+-- name: waiting_lanes
+-- The lanes with ready jobs, how many (counted to a bound), the oldest, and whether any live worker may take them. A skip
+-- scan over the claim's index: the cost depends on the bounds, not on the backlog.
+with recursive
+  walked as (
+    (
+      select priority, lane, 1 as hop from penstock.jobs where state = 'ready' and not suspect
+      order by priority, lane limit 1
+    )
+    union all
+    select job.priority, job.lane, walked.hop + 1
+    from walked cross join lateral (
+      select priority, lane from penstock.jobs
+      where state = 'ready' and not suspect and (priority, lane) > (walked.priority, walked.lane)
+      order by priority, lane limit 1
+    ) as job
+    where walked.hop < :most_lanes::int
+  ),
+  counted as (
+    select walked.lane, sum(few.count)::int as depth, min(oldest.enqueued_at) as oldest_at, min(oldest.id) as oldest_id
+    from walked
+    cross join lateral (
+      select count(*) as count from (
+        select from penstock.jobs
+        where state = 'ready' and not suspect and jobs.priority = walked.priority and jobs.lane = walked.lane
+        limit :most_rows::int
+      ) as row
+    ) as few
+    cross join lateral (
+      select id, enqueued_at from penstock.jobs
+      where state = 'ready' and not suspect and jobs.priority = walked.priority and jobs.lane = walked.lane
+      order by id limit 1
+    ) as oldest
+    group by walked.lane
+  ),
+  -- include: gates.sql admission
+  ,
+  gates as (
+    select lane, queue, kind, share, bool_or(verdict = 'paused') as paused, bool_or(verdict = 'open') as open
+    from admission where lane in (select lane from counted)
+    group by lane, queue, kind, share
+  )
+select gates.queue, gates.kind, gates.share, gates.paused, gates.open, counted.depth, counted.oldest_id,
+  penstock.now() - counted.oldest_at as oldest_age
+from counted join gates on gates.lane = counted.lane
+order by counted.oldest_at
+
+-- name: count_workers
+-- Alive: not declared gone, and within the lease.
+select count(*) from penstock.workers where gone_at is null and beat_at + lease >= penstock.now()
+
+-- name: membership
+-- How the fleet sees one worker.
+select gone_at, gone_why, lease, penstock.now() - beat_at as silent_for from penstock.workers where id = :worker_id

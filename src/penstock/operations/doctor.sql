@@ -1,0 +1,2 @@
+-- name: send_echo
+select pg_notify(:channel, '')

@@ -1,0 +1,352 @@
+"""`why`: each sentence, and that it never disagrees with the claim.
+
+The claim and `why` share gates.sql. A change in gates.sql must turn both red: each of them is compared with a model in plain
+Python, and `test_a_changed_gate_turns_both_red` changes the gates to see that it does.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.database import Statements
+from penstock.engine import explain as explaining
+from penstock.engine import lanes
+from penstock.engine.explain import CLAIMABLE, Explanation, explain
+from penstock.engine.lanes import Claimer, LaneKey, Lanes
+from penstock.engine.outcome import Bury, Cancelled, Done, Retry, Snooze, describe_failure
+from tests.engine.conftest import Shop, make_kind, nothing
+
+SQL = Path(explaining.__file__).parent
+
+
+async def why(shop: Shop, job_id: int) -> Explanation:
+    async with shop.database.pool.session() as session:
+        return await explain(session, job_id)
+
+
+def failure(text: str) -> Any:
+    return describe_failure("nothing", ValueError(text), "Transient", "v1")
+
+
+# -- sentences ----------------------------------------------------------------------------------------------------
+
+
+async def test_not_found(shop: Shop) -> None:
+    said = await why(shop, 404)
+    assert (said.state, said.because) == ("not found", "not found")
+    assert said.sentence == "There is no job 404, neither alive nor in the history."
+
+
+async def test_no_worker(shop: Shop) -> None:
+    [job] = await shop.enqueue()
+    said = await why(shop, job)
+    assert (said.state, said.because) == ("ready", "no worker")
+    assert "none is running" in said.sentence
+    assert "penstock worker" in said.sentence
+
+
+async def test_unserved(shop: Shop) -> None:
+    strange = make_kind("strange")
+    [job] = await shop.enqueue(strange())
+    await shop.worker(nothing)
+    assert (await why(shop, job)).because == "unserved"
+    former = await shop.worker(strange)
+    await shop.run("update penstock.workers set gone_at = penstock.now(), gone_why = 'left' where id = $1", former)
+    said = await why(shop, job)
+    assert said.because == "unserved"
+    assert "no live worker serves the kind strange in the queue default" in said.sentence
+    assert "The last one that served it was" in said.sentence
+
+
+async def test_only_draining_workers(shop: Shop) -> None:
+    [job] = await shop.enqueue()
+    worker = await shop.worker()
+    await shop.run("update penstock.workers set draining = true where id = $1", worker)
+    said = await why(shop, job)
+    assert said.because == "draining"
+    assert "the only worker that serves it is draining" in said.sentence
+
+
+async def test_next_and_behind(shop: Shop) -> None:
+    first, second, third = await shop.enqueue(nothing(), nothing(), nothing())
+    [urgent] = await shop.enqueue(nothing(), priority=-7)
+    await shop.enqueue(nothing(), share="other")
+    await shop.worker()
+    assert (await why(shop, urgent)).because == "open"
+    assert "is behind 1 job in its lane (default, nothing, default)" in (await why(shop, first)).sentence
+    assert (await why(shop, second)).evidence["ahead_in_lane"] == 2
+    assert "behind 3 jobs" in (await why(shop, third)).sentence
+    assert "1 worker serves it, with 0 of 10 slots in use" in (await why(shop, third)).sentence
+
+
+async def test_far_behind_is_counted_to_a_thousand(shop: Shop) -> None:
+    jobs = await shop.enqueue(*(nothing(n=n) for n in range(1200)))
+    await shop.worker()
+    assert "behind 1,000 jobs" in (await why(shop, jobs[1000])).sentence
+    assert "behind more than 1,000 jobs" in (await why(shop, jobs[1100])).sentence
+
+
+@pytest.mark.parametrize(("what", "name"), [("queue", "default"), ("kind", "nothing"), ("share", "default")])
+async def test_paused(shop: Shop, what: str, name: str) -> None:
+    [job] = await shop.enqueue()
+    await shop.worker()
+    await shop.run("insert into penstock.pauses (what, name, reason) values ($1, $2, 'the disk is full')", what, name)
+    said = await why(shop, job)
+    assert said.because == "paused"
+    assert f"the {what} {name} is paused since" in said.sentence
+    assert "(the disk is full)" in said.sentence
+    assert f"`penstock resume --{what} {name}`" in said.sentence
+
+
+async def test_running(shop: Shop) -> None:
+    await shop.enqueue()
+    worker = await shop.worker()
+    [job] = await shop.claim(worker)
+    progress = json.dumps({"done": 3, "total": 10, "note": "pages"})
+    await shop.run("update penstock.jobs set progress = $1 where id = $2", progress, job.id)
+    said = await why(shop, job.id)
+    assert (said.state, said.because) == ("running", "running")
+    assert "in attempt 1; progress 3 of 10 (pages); the worker's last beat was" in said.sentence
+    await shop.run("update penstock.jobs set cancelling = true where id = $1", job.id)
+    said = await why(shop, job.id)
+    assert said.because == "cancelling"
+    assert "is being cancelled" in said.sentence
+
+
+async def test_running_on_a_lost_worker_then_a_suspect(shop: Shop) -> None:
+    await shop.enqueue(nothing(), nothing())
+    worker = await shop.worker()
+    first, second = await shop.claim(worker)
+    await shop.advance(16)
+    said = await why(shop, first.id)
+    assert said.because == "lost", "silent for longer than its lease, and not yet declared gone"
+    assert "as soon as another worker runs" in said.sentence
+    other = await shop.worker()
+    await shop.look(other)
+    said = await why(shop, first.id)
+    assert "it will be rescued within seconds" in said.sentence
+
+    await shop.rescue(worker)
+    said = await why(shop, first.id)
+    assert said.because == "suspect"
+    assert "ran when its worker was lost; such jobs run one at a time per worker" in said.sentence
+    assert "1 other is before it" in (await why(shop, second.id)).sentence
+    await shop.claim_suspect(other)
+    assert (await why(shop, second.id)).because == "suspects busy"
+
+
+async def test_later(shop: Shop) -> None:
+    [scheduled] = await shop.enqueue(delay=timedelta(hours=2))
+    said = await why(shop, scheduled)
+    assert (said.state, said.because) == ("later", "scheduled")
+    assert ", in 2 h" in said.sentence
+
+    await shop.enqueue(nothing(), nothing())
+    worker = await shop.worker()
+    failed, limited = await shop.claim(worker)
+    await shop.settle(worker, (failed, Retry(failure("boom"), timedelta(minutes=5))))
+    await shop.settle(worker, (limited, Snooze(failure("slow down"), timedelta(minutes=5))))
+    said = await why(shop, failed.id)
+    assert said.because == "backoff"
+    assert "failed with ValueError (Transient): boom; it is tried again at" in said.sentence
+    assert "slow down" in (await why(shop, limited.id)).sentence
+
+    await shop.run("insert into penstock.pauses (what, name, reason) values ('kind', 'nothing', 'why not')")
+    assert "Then it will wait because the kind nothing is paused" in (await why(shop, failed.id)).sentence
+    await shop.advance(600)
+    assert "it is due, and the next beat of any worker makes it ready" in (await why(shop, failed.id)).sentence
+
+
+async def test_dead(shop: Shop) -> None:
+    await shop.enqueue()
+    worker = await shop.worker()
+    [job] = await shop.claim(worker)
+    await shop.settle(worker, (job, Bury(failure("the file is encrypted"))))
+    said = await why(shop, job.id)
+    assert (said.state, said.because) == ("dead", "dead")
+    assert "dead after 1 attempt, with ValueError (Transient): the file is encrypted." in said.sentence
+    assert f"`penstock dead redrive {job.id}`" in said.sentence
+
+
+async def test_over(shop: Shop) -> None:
+    await shop.enqueue(nothing(), nothing())
+    worker = await shop.worker()
+    done, cancelled = await shop.claim(worker)
+    await shop.settle(worker, (done, Done()), (cancelled, Cancelled()))
+    said = await why(shop, done.id)
+    assert (said.state, said.because) == ("done", "done")
+    assert "is done: nothing ended at" in said.sentence
+    assert "in attempt 1" in said.sentence
+    assert "was cancelled at" in (await why(shop, cancelled.id)).sentence
+
+
+# -- the property -------------------------------------------------------------------------------------------------
+
+QUEUES = ("default", "cpu")
+KINDS = ("a", "b")
+SHARES = ("x", "y")
+
+
+@dataclass(frozen=True)
+class Fellow:
+    """A worker of the model."""
+
+    queues: tuple[str, ...]
+    kinds: tuple[str, ...]
+    draining: bool = False
+    gone: bool = False
+    runs_a_suspect: bool = False
+
+    def may_take(self, lane: LaneKey, pauses: frozenset[tuple[str, str]], *, suspect: bool) -> bool:
+        queue, kind, share = lane
+        if self.gone or self.draining or pauses & {("queue", queue), ("kind", kind), ("share", share)}:
+            return False
+        return queue in self.queues and kind in self.kinds and not (suspect and self.runs_a_suspect)
+
+
+@dataclass(frozen=True)
+class World:
+    """What is in the database, and what it must mean."""
+
+    jobs: tuple[tuple[LaneKey, int, bool], ...]  # lane, priority, suspect
+    fellows: tuple[Fellow, ...]
+    pauses: frozenset[tuple[str, str]]
+
+    def claimable(self) -> set[int]:
+        """The jobs, by their place, that some worker would take."""
+        return {
+            place
+            for place, (lane, _, suspect) in enumerate(self.jobs)
+            if any(fellow.may_take(lane, self.pauses, suspect=suspect) for fellow in self.fellows)
+        }
+
+
+def some(names: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.sampled_from(names), unique=True, max_size=len(names)).map(tuple)
+
+
+LANES = st.tuples(st.sampled_from(QUEUES), st.sampled_from(KINDS), st.sampled_from(SHARES))
+PAUSES = st.sampled_from(
+    [*(("queue", name) for name in QUEUES), *(("kind", name) for name in KINDS), *(("share", name) for name in SHARES)]
+)
+WORLDS = st.builds(
+    World,
+    st.lists(st.tuples(LANES, st.integers(-1, 1), st.booleans()), min_size=1, max_size=8).map(tuple),
+    st.lists(st.builds(Fellow, some(QUEUES), some(KINDS), st.booleans(), st.booleans(), st.booleans()), max_size=3).map(
+        tuple
+    ),
+    st.frozensets(PAUSES, max_size=2),
+)
+
+
+async def build(shop: Shop, world: World) -> list[int]:
+    """The numbers of the world's jobs, in order."""
+    await shop.run("truncate penstock.jobs, penstock.workers, penstock.pauses")
+    for fellow in world.fellows:
+        [worker] = await shop.run(
+            """insert into penstock.workers (name, host, pid, version, queues, kinds, slots, lease, draining, gone_at, gone_why)
+            values ('w', 'h', 1, '1', $1, $2, 10, '1 h', $3,
+              case when $4 then penstock.now() end, case when $4 then 'left' end) returning id""",
+            list(fellow.queues),
+            list(fellow.kinds),
+            fellow.draining,
+            fellow.gone,
+        )
+        if fellow.runs_a_suspect:
+            await shop.run(
+                """insert into penstock.jobs (lane, args, state, suspect, worker_id, claimed_at)
+                values (0, '{}', 'running', true, $1, penstock.now())""",
+                worker["id"],
+            )
+    for what, name in world.pauses:
+        await shop.run("insert into penstock.pauses (what, name, reason) values ($1, $2, 'test')", what, name)
+    ids = await shop.lanes.ids(shop.database, (lane for lane, _, _ in world.jobs))
+    rows = await shop.run(
+        """insert into penstock.jobs (lane, priority, suspect, args)
+        select lane, priority, suspect, '{}' from unnest($1::int[], $2::smallint[], $3::boolean[])
+          with ordinality as new(lane, priority, suspect, turn) order by turn returning id""",
+        [ids[lane] for lane, _, _ in world.jobs],
+        [priority for _, priority, _ in world.jobs],
+        [suspect for _, _, suspect in world.jobs],
+    )
+    return [row["id"] for row in rows]
+
+
+async def claimed_by_somebody(shop: Shop) -> set[int]:
+    """What the claims of all workers take together, each of them as if it were alone; afterwards all is as before."""
+    taken: set[int] = set()
+    for row in await shop.run("select id from penstock.workers"):
+        claimer = Claimer(shop.database, Lanes(), row["id"])
+        while jobs := await claimer.claim(dict.fromkeys(QUEUES, 10)):
+            taken |= {job.id for job in jobs}
+        while suspect := await claimer.claim_suspect(QUEUES):
+            taken.add(suspect.id)
+            await shop.run(  # aside, or it would keep the other suspects from their turn
+                "update penstock.jobs set state = 'dead', error = '{}', fingerprint = '', worker_id = null, claimed_at = null "
+                "where id = $1",
+                suspect.id,
+            )
+        await shop.run(
+            "update penstock.jobs set state = 'ready', worker_id = null, claimed_at = null, error = null, fingerprint = null "
+            "where id = any ($1)",
+            list(taken),
+        )
+        claimer.close()
+    return taken
+
+
+async def explained_as_claimable(shop: Shop, ids: list[int]) -> set[int]:
+    return {job_id for job_id in ids if (await why(shop, job_id)).because in CLAIMABLE}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(world=WORLDS)
+async def test_why_and_the_claim_never_disagree(shop: Shop, world: World) -> None:
+    ids = await build(shop, world)
+    allowed = {ids[place] for place in world.claimable()}
+    assert await claimed_by_somebody(shop) == allowed, "the claim"
+    assert await explained_as_claimable(shop, ids) == allowed, "why"
+
+
+GATES: list[tuple[str, Callable[[str], str]]] = [
+    ("no pauses", lambda text: text.replace("when pause.since is not null then 'paused'", "")),
+    ("a pause of a share", lambda text: text.replace(", ('share', lane.share)", "")),
+    ("any queue", lambda text: text.replace("lane.queue = any (worker.queues) and ", "")),
+    ("any kind", lambda text: text.replace(" and lane.kind = any (worker.kinds)", "")),
+    ("draining workers, too", lambda text: text.replace("when worker.draining then 'draining'", "")),
+]
+FULL = World(
+    jobs=tuple(((queue, kind, share), 0, False) for queue in QUEUES for kind in KINDS for share in SHARES),
+    fellows=(
+        Fellow(("default",), ("a",)),
+        Fellow(("cpu",), ("b",), draining=True),
+    ),
+    pauses=frozenset({("share", "y")}),
+)
+
+
+@pytest.mark.parametrize("change", [change for _, change in GATES], ids=[name for name, _ in GATES])
+async def test_a_changed_gate_turns_both_red(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]
+) -> None:
+    ids = await build(shop, FULL)
+    allowed = {ids[place] for place in FULL.claimable()}
+    assert await claimed_by_somebody(shop) == await explained_as_claimable(shop, ids) == allowed
+    for file in SQL.glob("*.sql"):
+        shutil.copy(file, tmp_path)
+    gates = tmp_path / "gates.sql"
+    changed = change(gates.read_text())
+    assert changed != gates.read_text(), "the gate that this test opens is written in another way now"
+    gates.write_text(changed)
+    monkeypatch.setattr(lanes, "sql", Statements(tmp_path / "lanes.sql"))
+    monkeypatch.setattr(explaining, "sql", Statements(tmp_path / "explain.sql"))
+    assert await claimed_by_somebody(shop) != allowed, "the claim does not see it"
+    assert await explained_as_claimable(shop, ids) != allowed, "why does not see it"
