@@ -6,6 +6,7 @@ import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import psutil
 
@@ -37,7 +38,9 @@ class Started:
 
 
 @asynccontextmanager
-async def start(*command: str, environ: Mapping[str, str] | None = None) -> AsyncIterator[Started]:
+async def start(
+    *command: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> AsyncIterator[Started]:
     """Run Python with the arguments; it and all its descendants are dead at the end."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -46,6 +49,7 @@ async def start(*command: str, environ: Mapping[str, str] | None = None) -> Asyn
         stdout=PIPE,
         stderr=STDOUT,
         env=clean_environ(environ),
+        cwd=cwd,
     )
     family = psutil.Process(process.pid)
     started = Started(process)

@@ -9,8 +9,8 @@ import sys
 import typer
 
 from penstock import __version__
-from penstock.cli import config, db, processes, up
-from penstock.errors import CannotStart, PenstockError
+from penstock.cli import config, db, dead, doctor, fleet, jobs, pausing, processes, up, why
+from penstock.errors import BadJob, CannotStart, JobNotFound, PenstockError
 from penstock.telemetry import mask
 
 app = typer.Typer(
@@ -24,6 +24,13 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("api")(processes.api)
 app.command("worker")(processes.worker)
+app.command("fleet")(fleet.fleet)
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(dead.app, name="dead")
+app.command("why")(why.why)
+app.command("pause")(pausing.pause)
+app.command("resume")(pausing.resume)
+app.command("doctor")(doctor.doctor)
 app.command("config")(config.config)
 app.add_typer(db.app, name="db")
 
@@ -38,7 +45,7 @@ def main() -> None:
     """Run the command line and exit."""
     try:
         app()
-    except CannotStart as error:
+    except (CannotStart, BadJob, JobNotFound) as error:
         sys.exit(_say(error, 2))
     except PenstockError as error:
         sys.exit(_say(error, 1))

@@ -1,12 +1,21 @@
 """`penstock api` and `penstock worker`: the two kinds of process that `penstock up` runs, for use by themselves."""
 
+import asyncio
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from signal import SIGTERM
 from typing import Annotated
 
 import typer
 
+from penstock.cli.asking import duration
+from penstock.cli.importing import import_app
 from penstock.cli.running import Stop, run_until_stopped
-from penstock.database import open_database
+from penstock.database import Database, open_database
+from penstock.engine import Penstock
+from penstock.engine.worker import Worker
+from penstock.errors import BadSetting
 from penstock.settings import load_settings
 from penstock.telemetry import log
 
@@ -38,14 +47,94 @@ def api(
     raise typer.Exit(run_until_stopped(settings, main, with_parent=with_parent))
 
 
-def worker(with_parent: WithParent = False) -> None:
-    """Work on jobs until stopped."""
-    settings = load_settings().settings
+def worker(
+    place: Annotated[
+        str, typer.Argument(metavar="[MODULE:APP]", help="The application whose jobs to run, e.g. shop.jobs:app.")
+    ] = "",
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, max=100_000, help="Jobs at the same time, per queue.", show_default="100")
+    ] = None,
+    queues: Annotated[str, typer.Option(help="Only these queues, each with its own number: cpu=2,llm=50.")] = "",
+    drain: Annotated[str, typer.Option(help="How long running jobs may go on after SIGTERM.")] = "20s",
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve health and metrics of this worker; 0: any free port.")
+    ] = None,
+    with_parent: WithParent = False,
+) -> None:
+    """Work on jobs until stopped: SIGTERM lets running jobs end, SIGINT gives them back at once."""
+    app = import_app(place) if place else Penstock()
+    app.role = "worker"
+    slots = _slots(app, concurrency, queues)
+    patience = duration("--drain", drain)
+    settings = app.settings
+    listener = _listen(port)
 
     async def main(stop: Stop) -> int:
-        async with open_database(settings, role="worker", progress=log.info):
-            log.info("worker started")
-            await stop.requested.wait()
+        async with app:
+            if app.kinds:
+                await _work(app, app.worker(concurrency=slots, drain=patience), stop, listener)
+            else:
+                await _serve_nothing(app, stop, listener)
         return 0
 
     raise typer.Exit(run_until_stopped(settings, main, with_parent=with_parent))
+
+
+async def _work(app: Penstock, worker: Worker, stop: Stop, listener: socket.socket | None) -> None:
+    ending = asyncio.Event()
+
+    async def pass_on() -> None:
+        await stop.requested.wait()
+        if stop.signal is not SIGTERM:  # Ctrl-C, or the parent died: nobody waits for us
+            worker.hurry()
+        ending.set()
+
+    passing = asyncio.create_task(pass_on())
+    try:
+        async with _port(listener, app.database, worker):
+            await worker.run(ending)
+    finally:
+        passing.cancel()
+
+
+async def _serve_nothing(app: Penstock, stop: Stop, listener: socket.socket | None) -> None:
+    log.info("worker started; it serves nothing yet: name an application, as in penstock worker shop.jobs:app")
+    async with _port(listener, app.database, None):
+        await stop.requested.wait()
+
+
+def _slots(app: Penstock, concurrency: int | None, queues: str) -> int | dict[str, int]:
+    if not queues:
+        return concurrency or 100
+    if concurrency is not None:
+        raise BadSetting("Use --concurrency for all queues or --queues for some, not both.")
+    slots = {}
+    for part in queues.split(","):
+        queue, _, number = part.strip().partition("=")
+        if not number.isdecimal() or int(number) == 0:
+            raise BadSetting(f"--queues: {part!r} is not a queue and a number, such as cpu=2,llm=50.")
+        slots[queue] = int(number)
+    unknown = slots.keys() - {kind.queue for kind in app.kinds.values()}
+    if unknown:
+        raise BadSetting(f"--queues: no job is declared for {', '.join(sorted(unknown))}.")
+    return slots
+
+
+def _listen(port: int | None) -> socket.socket | None:
+    if port is None:
+        return None
+    from penstock.web import listen
+
+    return listen("127.0.0.1", port)
+
+
+@asynccontextmanager
+async def _port(listener: socket.socket | None, database: Database, worker: Worker | None) -> AsyncIterator[None]:
+    if listener is None:
+        yield
+        return
+    from penstock.web.worker_port import open_port
+
+    log.info("listening", url="http://{}:{}".format(*listener.getsockname()[:2]))
+    async with open_port(listener, database, worker):
+        yield

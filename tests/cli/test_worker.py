@@ -1,0 +1,212 @@
+"""`penstock worker` as a person uses it: real processes, real signals, its port."""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+
+import asyncpg
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.settings import DatabaseUrl
+from tests.yard import Yard, address_of, fetch
+
+
+async def metrics(address: str) -> dict[str, float]:
+    """Samples by name and labels, as in `name kind=greet outcome=done`."""
+    status, text = await fetch(address, "/metrics")
+    assert status == 200
+    return {
+        " ".join([sample.name, *(f"{key}={value}" for key, value in sorted(sample.labels.items()))]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_it_runs_jobs_and_leaves_the_fleet(yard: Yard) -> None:
+    worker = await yard.worker()
+    job = await yard.enqueue("greet", name="Bob")
+    assert await yard.client.result(job, timeout="10s") == "Hello, Bob"
+    os.kill(worker.pid, signal.SIGTERM)
+    assert await worker.end() == 0
+    [row] = await yard.run("select gone_why from penstock.workers")
+    assert row["gone_why"] == "left"
+
+
+async def test_sigterm_waits_for_what_runs(yard: Yard) -> None:
+    worker = await yard.worker("--drain", "10s")
+    job = await yard.enqueue("rest", queue="slow", seconds=2.0)
+    await yard.until_state(job, "running")
+    os.kill(worker.pid, signal.SIGTERM)
+    assert await worker.end() == 0
+    await yard.until_state(job, "done")
+
+
+async def test_sigterm_gives_back_after_the_drain(yard: Yard) -> None:
+    worker = await yard.worker("--drain", "500ms")
+    job = await yard.enqueue("rest", queue="slow")
+    await yard.until_state(job, "running")
+    began = time.monotonic()
+    os.kill(worker.pid, signal.SIGTERM)
+    assert await worker.end() == 0
+    assert 0.5 < time.monotonic() - began < 5
+    await yard.until_state(job, "ready")
+
+
+async def test_sigint_gives_back_at_once(yard: Yard) -> None:
+    worker = await yard.worker()
+    job = await yard.enqueue("rest", queue="slow")
+    await yard.until_state(job, "running")
+    began = time.monotonic()
+    os.kill(worker.pid, signal.SIGINT)
+    assert await worker.end() == 0
+    assert time.monotonic() - began < 3
+    [row] = await yard.run("select state, failures, suspect from penstock.jobs where id = $1", job)
+    assert tuple(row) == ("ready", 0, False), "nothing is charged"
+
+
+async def test_a_second_signal_is_immediate(yard: Yard) -> None:
+    worker = await yard.worker()
+    job = await yard.enqueue("rest", queue="slow")
+    await yard.until_state(job, "running")
+    os.kill(worker.pid, signal.SIGTERM)
+    await yard.until("select from penstock.workers where draining")
+    os.kill(worker.pid, signal.SIGTERM)
+    assert await worker.end(2) == 128 + signal.SIGTERM
+
+
+async def test_only_the_named_queues_are_served(yard: Yard) -> None:
+    await yard.worker("--queues", "default=3,slow=1")
+    [row] = await yard.run("select queues, kinds, slots from penstock.workers")
+    assert row["queues"] == ["default", "slow"]
+    assert row["kinds"] == ["block", "greet", "read", "rest"]
+    assert row["slots"] == 4
+
+
+async def test_without_an_application_it_serves_nothing_yet(yard: Yard) -> None:
+    worker = await yard.worker("--port", "0", place="")
+    assert "it serves nothing yet" in worker.printed
+    assert (await fetch(address_of(worker), "/health/ready"))[0] == 200
+    os.kill(worker.pid, signal.SIGTERM)
+    assert await worker.end() == 0
+
+
+BROKEN = {
+    "absent": ("nowhere:app", "There is no module nowhere in"),
+    "no name": ("shop:queue", "The module shop has no queue"),
+    "another thing": ("shop:greet", "shop:greet is a Kind and not a Penstock"),
+    "nonsense": ("shop app", "'shop app' is not module:app"),
+    "no job": ("empty:app", "empty:app declares no job"),
+    "it raises": ("raises", "Importing raises failed in"),
+    "it imports": ("imports", "imports imports no_such_package, which is not installed"),
+}
+
+
+@pytest.mark.parametrize(("place", "sentence"), BROKEN.values(), ids=BROKEN)
+async def test_an_application_that_cannot_be_used(yard: Yard, place: str, sentence: str) -> None:
+    (yard.folder / "empty.py").write_text("from penstock import Penstock\napp = Penstock()\n")
+    (yard.folder / "raises.py").write_text("1 / 0\n")
+    (yard.folder / "imports.py").write_text("import no_such_package\n")
+    code, said = await yard.penstock("worker", place)
+    assert (code, sentence in said, "Traceback" in said) == (2, True, False), said
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--queues", "slow"), "'slow' is not a queue and a number"),
+        (("--queues", "fast=1"), "no job is declared for fast"),
+        (("--queues", "slow=1", "--concurrency", "3"), "not both"),
+        (("--drain", "soon"), "--drain: 'soon' is not a duration"),
+        (("--drain", "-1"), "--drain"),
+    ],
+)
+async def test_options_that_cannot_be_used(yard: Yard, options: tuple[str, ...], sentence: str) -> None:
+    code, said = await yard.penstock("worker", "shop:app", *options)
+    assert (code, sentence in said, "Traceback" in said) == (2, True, False), said
+
+
+async def until_status(address: str, wanted: int) -> str:
+    """Ask until the readiness has this status; the answer."""
+    async with asyncio.timeout(15):
+        while True:
+            status, said = await fetch(address, "/health/ready")
+            if status == wanted:
+                return said
+            await asyncio.sleep(0.02)
+
+
+# -- its port -----------------------------------------------------------------------------------------------------
+
+
+async def test_the_port_tells_what_the_process_does(yard: Yard) -> None:
+    worker = await yard.worker("--port", "0", "--queues", "default=10,slow=1")
+    address = address_of(worker)
+    assert await fetch(address, "/health/live") == (200, '{"status":"live"}')
+    assert await fetch(address, "/health/ready") == (200, '{"status":"ready","problems":[]}')
+    await yard.client.result(await yard.enqueue("greet"), timeout="10s")
+    read = await yard.enqueue("read")
+    await yard.until_state(read, "dead")
+    [resting, *waiting] = [await yard.enqueue("rest", queue="slow") for _ in range(3)]
+    await yard.until_state(resting, "running")
+    samples = await metrics(address)
+    assert samples["penstock_job_attempts_total class= kind=greet outcome=done"] == 1
+    assert samples["penstock_job_attempts_total class=Permanent kind=read outcome=bury"] == 1
+    assert samples["penstock_job_seconds_count kind=greet"] == 1
+    assert samples["penstock_job_seconds_max kind=greet"] >= samples["penstock_job_seconds_min kind=greet"] > 0
+    assert samples["penstock_handlers_running kind=rest"] == 1
+    assert samples["penstock_pool_connections state=size"] == 4
+    assert samples["penstock_pool_connections state=waiting"] == 0
+    assert samples["penstock_pool_hold_seconds_count"] > 0
+    assert samples["penstock_fenced_writes_total"] == 0
+    assert samples["penstock_loop_lag_seconds"] < 1
+    assert samples["penstock_workers_alive"] == 1
+    assert samples["penstock_lane_depth kind=rest queue=slow share=default"] == len(waiting)
+    assert samples["penstock_lane_oldest_seconds kind=rest queue=slow share=default"] < 60
+
+
+async def test_not_ready_when_the_database_is_away(yard: Yard, database_url: DatabaseUrl) -> None:
+    worker = await yard.worker("--port", "0")
+    address = address_of(worker)
+    # Nobody may connect, and everybody is cut: to the worker it looks like a server that is gone.
+    [[name]] = await yard.run("select current_database()")
+    admin = await asyncpg.connect(database_url.with_database("postgres").reveal())
+    await admin.execute(f"alter database {name} allow_connections false")
+    try:
+        await yard.run(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'penstock-worker%'"
+        )
+        assert "PostgreSQL" in await until_status(address, 503)
+        assert (await fetch(address, "/health/live"))[0] == 200
+        assert "penstock_lane_depth" not in (await fetch(address, "/metrics"))[1], "absent rather than old"
+    finally:
+        await admin.execute(f"alter database {name} allow_connections true")
+        await admin.close()
+
+
+async def test_not_ready_for_a_while_after_the_loop_was_blocked(yard: Yard) -> None:
+    worker = await yard.worker("--port", "0")
+    job = await yard.enqueue("block", seconds=2.5)
+    await yard.until_state(job, "done")
+    status, said = await fetch(address_of(worker), "/health/ready")
+    assert (status, "The event loop was blocked for 2." in said) == (503, True)
+
+
+async def test_not_ready_when_the_lease_is_lost(yard: Yard) -> None:
+    worker = await yard.worker("--port", "0")
+    address = address_of(worker)
+    await until_status(address, 200)
+    await yard.run("update penstock.workers set gone_at = penstock.now(), gone_why = 'its lease ended'")
+    said = await until_status(address, 503)
+    assert "The lease is lost, and others have the jobs: its lease ended" in said
+    await worker.until("joining the fleet anew")
+    await until_status(address, 200)
+
+
+async def test_a_port_in_use(yard: Yard) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, said = await yard.penstock("worker", "shop:app", "--port", port)
+    assert (code, f"Port {port} is in use by process" in said) == (2, True), said
