@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TextIO
 from urllib.parse import quote, quote_plus
 
@@ -96,6 +97,7 @@ def configure_logging(chosen: LogSettings, *, stream: TextIO | None = None) -> N
     level = logging.getLevelNamesMapping()[chosen.level.upper()]
     prepare: list[Processor] = [
         merge_contextvars,
+        _add_job,
         structlog.processors.add_log_level,
         add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -158,6 +160,18 @@ def log_context(**values: object) -> Iterator[None]:
     """Add job=…, document=…, step=… to every line logged inside, also by tasks that are started inside."""
     with bound_contextvars(**values):
         yield
+
+
+current_job: ContextVar[tuple[int, str] | None] = ContextVar("current_job", default=None)
+
+
+def _add_job(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """The number and kind of the job that runs here: one variable, because setting it is part of each job's cost."""
+    job = current_job.get()
+    if job is not None:
+        event.setdefault("job", job[0])
+        event.setdefault("kind", job[1])
+    return event
 
 
 # Metrics

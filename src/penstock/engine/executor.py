@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from structlog.contextvars import bind_contextvars
 from structlog.typing import FilteringBoundLogger
 
 from penstock.database import Pool, Session
@@ -43,7 +42,7 @@ from penstock.errors import (
     ResourceLimit,
     WorkerMustStop,
 )
-from penstock.telemetry import log
+from penstock.telemetry import current_job, log
 
 PROGRESS_EVERY = 0.5  # seconds between writes of one job's progress
 
@@ -145,7 +144,7 @@ class Context:
 async def execute(kind: Kind, context: Context) -> Outcome:
     """Run the handler to its end. Raises only LeaseLost: then nothing here is ours to settle."""
     job = context.job
-    bind_contextvars(job=job.id, kind=job.kind)
+    current_job.set((job.id, job.kind))
     try:
         result = await kind.handler(context, **json.loads(job.args))
         return Finished() if context.finished else Done(encode_result(job.kind, result))

@@ -7,12 +7,13 @@ from datetime import timedelta
 class JobId(int):
     """The number of a job; `created` is False when a job with the same `unique` was there already."""
 
-    created: bool
+    created = True
 
-    def __new__(cls, number: int, *, created: bool = True) -> "JobId":
-        self = super().__new__(cls, number)
-        self.created = created
-        return self
+    @classmethod
+    def existing(cls, number: int) -> "JobId":
+        found = cls(number)
+        found.created = False
+        return found
 
 
 @dataclass(slots=True, eq=False)

@@ -51,30 +51,50 @@ class Order:
 async def enqueue_orders(tx: Session, ids: Mapping[LaneKey, int], orders: Sequence[Order]) -> list[JobId]:
     """Insert in the caller's transaction; the numbers in the order of the calls."""
     plain = [order for order in orders if order.unique is None]
-    numbers: list[int] = []
-    for start in range(0, len(plain), BATCH):
-        part = plain[start : start + BATCH]
-        rows = await sql.insert_jobs(
+    numbers = iter(
+        await insert_jobs(
             tx,
-            lanes=[ids[order.lane] for order in part],
-            priorities=[order.priority for order in part],
-            args=[order.call.args for order in part],
-            delays=[order.delay for order in part],
+            lanes=[ids[order.lane] for order in plain],
+            priorities=[order.priority for order in plain],
+            args=[order.call.args for order in plain],
+            delays=[order.delay for order in plain],
+            queues={order.call.kind.queue for order in plain if order.delay is None},
         )
-        numbers += [row["id"] for row in rows]
+    )
     keyed = await _enqueue_keyed(tx, ids, [order for order in orders if order.unique is not None])
-    ready = {order.call.kind.queue for order in orders if order.delay is None}
-    if ready:
-        await wake_queues(tx, ready)
-    plain_numbers = iter(numbers)
     found: list[JobId] = []
     for order in orders:
         if order.unique is None:
-            found.append(JobId(next(plain_numbers)))
+            found.append(next(numbers))
         else:
             found.append(keyed[order.unique])
-            keyed[order.unique] = JobId(keyed[order.unique], created=False)  # for those of this batch who came later
+            keyed[order.unique] = JobId.existing(keyed[order.unique])  # for those of this batch who came later
     return found
+
+
+async def insert_jobs(
+    tx: Session,
+    *,
+    lanes: list[int],
+    priorities: list[int],
+    args: list[str],
+    delays: list[timedelta | None],
+    queues: set[str],
+) -> list[JobId]:
+    """Insert jobs without keys, in bites that fit a message, and wake the workers of these queues."""
+    numbers: list[JobId] = []
+    for start in range(0, len(lanes), BATCH):
+        part = slice(start, start + BATCH)
+        rows = await sql.insert_jobs(
+            tx,
+            lanes=lanes[part],
+            priorities=priorities[part],
+            args=args[part],
+            delays=delays[part],
+            queues=sorted(queues) if part.stop >= len(lanes) else [],
+        )
+        numbers += [JobId(row[0]) for row in rows]
+    return numbers
 
 
 async def _enqueue_keyed(tx: Session, ids: Mapping[LaneKey, int], orders: list[Order]) -> dict[str, JobId]:
@@ -99,11 +119,12 @@ async def _enqueue_keyed(tx: Session, ids: Mapping[LaneKey, int], orders: list[O
                 keys=[order.unique for _, order in new],
                 keeps=[order.unique_for for _, order in new],
             )
+            await wake_queues(tx, {order.call.kind.queue for _, order in new if order.delay is None})
             found |= {str(order.unique): JobId(number) for number, order in new}
         taken = [key for key in missing if key not in found]
         # A holder that was there a moment ago may be over by now: then the key is free, and we try again.
         for row in await sql.holders_of(tx, keys=taken):
-            found[row["key"]] = JobId(row["job_id"], created=False)
+            found[row["key"]] = JobId.existing(row["job_id"])
     return found
 
 
@@ -129,7 +150,8 @@ class Enqueuer:
             try:
                 orders = [order for order, _ in batch]
                 ids = await self._lanes.ids(self._database, (order.lane for order in orders))
-                async with self._database.pool.transaction() as tx:
+                alone = all(order.unique is None for order in orders)  # then it is one statement, and needs no more
+                async with self._database.pool.session() if alone else self._database.pool.transaction() as tx:
                     numbers = await enqueue_orders(tx, ids, orders)
             except BaseException as error:
                 for _, future in batch:

@@ -1,13 +1,20 @@
 -- name: insert_jobs
--- (new) -> ready, or later when it has a date. Ids come in the order of the calls.
-insert into penstock.jobs (lane, priority, args, state, run_at)
-select lane, priority, args,
-  case when delay is null then 'ready' else 'later' end::penstock.job_state,
-  penstock.now() + delay
-from unnest(:lanes::int[], :priorities::smallint[], :args::json[], :delays::interval[]) with ordinality
-  as new(lane, priority, args, delay, turn)
-order by turn
-returning id
+-- (new) -> ready, or later when it has a date. Ids come in the order of the calls. Workers are told in the same statement,
+-- so that one enqueue is one round trip.
+with new as (
+  insert into penstock.jobs (lane, priority, args, state, run_at)
+  select lane, priority, args,
+    case when delay is null then 'ready' else 'later' end::penstock.job_state,
+    penstock.now() + delay
+  from unnest(:lanes::int[], :priorities::smallint[], :args::json[], :delays::interval[]) with ordinality
+    as call(lane, priority, args, delay, turn)
+  order by turn
+  returning id
+),
+told as (
+  select count(pg_notify('penstock_queue_' || queue, '')) from unnest(:queues::text[]) as queue
+)
+select new.id from new cross join told order by new.id
 
 -- name: reserve_ids
 select nextval(pg_get_serial_sequence('penstock.jobs', 'id')) from generate_series(1, :count::int)

@@ -23,7 +23,7 @@ from penstock.engine.explain import Explanation, explain
 from penstock.engine.job import JobId
 from penstock.engine.kinds import Call, Handler, Kind, Kinds, check_name, check_share
 from penstock.engine.lanes import Lanes
-from penstock.engine.queue import Enqueuer, Order, enqueue_orders, sql
+from penstock.engine.queue import Enqueuer, Order, enqueue_orders, insert_jobs, sql
 from penstock.engine.redrive import Redriven, Selection, discard, redrive
 from penstock.engine.settler import wake_queues
 from penstock.engine.version import code_version, note_code
@@ -147,15 +147,33 @@ class Penstock:
         tx: Any = None,
     ) -> list[JobId]:
         """Put many jobs in: all of them or, if one cannot be kept, none."""
-        delay = _duration("run_in", run_in)
-        orders = [Order(call, share, priority, delay) for call in calls]
+        several = list(calls)
+        orders = [
+            Order(call, share, priority, _duration("run_in", run_in)) for call in several[:1]
+        ]  # checks what is common
         if not orders:
             return []
-        ids = await self._lanes.ids(self.database, (order.lane for order in orders))
+        if not all(isinstance(call, Call) for call in several):
+            raise BadJob("enqueue_many takes calls of decorated functions, as in [greet(name='Ada')].")
+        kinds = {call.kind.name: call.kind for call in several}
+        ids = await self._lanes.ids(self.database, ((kind.queue, kind.name, share) for kind in kinds.values()))
+        lanes = {name: ids[kind.queue, name, share] for name, kind in kinds.items()}
+        delay = orders[0].delay
+
+        async def insert(session: Any) -> list[JobId]:
+            return await insert_jobs(
+                session,
+                lanes=[lanes[call.kind.name] for call in several],
+                priorities=[priority] * len(several),
+                args=[call.args for call in several],
+                delays=[delay] * len(several),
+                queues={kind.queue for kind in kinds.values()} if delay is None else set(),
+            )
+
         if tx is not None:
-            return await enqueue_orders(tx, ids, orders)
+            return await insert(tx)
         async with self.database.pool.transaction() as own:
-            return await enqueue_orders(own, ids, orders)
+            return await insert(own)
 
     # -- waiting and changing ---------------------------------------------------------------------------------------
 

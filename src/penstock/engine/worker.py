@@ -189,20 +189,20 @@ class Worker:
         sure_until = time.monotonic() + RECONCILE_EVERY
         while not self._stopping:
             self._wake.clear()
-            found = False
+            rest = POLL_IDLE
             try:
                 if time.monotonic() > sure_until:
                     await self._compare(claimer, desk.settler)
                     sure_until = time.monotonic() + RECONCILE_EVERY
                 if beat.first.is_set():  # before that nobody could see us die
-                    found = await self._claim(claimer, desk)
+                    rest = await self._claim(claimer, desk)
             except (DatabaseTrouble, DatabaseUnreachable) as error:
                 log.warning("claiming failed", error=str(error))
                 sure_until = 0.0  # what it took may be ours without our knowing
-                found = True
                 await asyncio.sleep(AFTER_TROUBLE)
-            if not found and not self._stopping:
-                await self._rest(SOON if claimer.contended else POLL_IDLE)
+                rest = 0.0
+            if rest and not self._stopping:
+                await self._rest(rest)
 
     async def _compare(self, claimer: Claimer, settler: Settler) -> None:
         """Compare the table with our memory. Only this task claims, so nothing is claimed meanwhile."""
@@ -217,15 +217,14 @@ class Worker:
             if (running := self._running.get(key)) is not None and not running.context.finished:
                 self._tell_to_end(running, Stop.LOST)
 
-    async def _claim(self, claimer: Claimer, desk: Desk) -> bool:
-        """One look for work; True if there may be more."""
+    async def _claim(self, claimer: Claimer, desk: Desk) -> float:
+        """One look for work; the seconds to rest, unless something wakes us, before the next."""
         if desk.settler.backlog > BACKLOG_MAX:
-            return False
+            return SOON
         level = self._pressure.feel(self._database.pool.state)
         if self._pressure.critical:
             log.warning("not claiming: every connection of the pool is in use")
-            await asyncio.sleep(WATCH_EVERY)
-            return True
+            return WATCH_EVERY
         jobs = await self._claim_suspect(claimer) if self._suspects else []
         free = {}
         for queue, slots in self._slots.items():
@@ -240,7 +239,9 @@ class Worker:
             if (job.id, job.attempt) not in self._running:  # else a crashed server forgot a claim, and it is ours again
                 self._slots[job.queue].buffer.append(job)
         self._start_buffered(desk)
-        return bool(jobs)
+        if jobs:
+            return 0.0
+        return SOON if free and claimer.contended else POLL_IDLE
 
     async def _claim_suspect(self, claimer: Claimer) -> list[Job]:
         """Only for a slot that is free now: in the buffer it would be charged for deaths in which it had no part."""
