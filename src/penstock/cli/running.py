@@ -5,6 +5,7 @@ when its standard input closes, which the kernel does when the parent dies, howe
 """
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -42,9 +43,21 @@ def run_until_stopped(settings: Settings, main: Callable[[Stop], Awaitable[int]]
             loop.add_signal_handler(wish, stop.ask, wish)
         if with_parent:
             loop.add_reader(sys.stdin.fileno(), _parent_died, loop, stop)
-        return await main(stop)
+        code = await main(stop)
+        await _end_tasks(code)
+        return code
 
     return uvloop.run(body())
+
+
+async def _end_tasks(code: int) -> None:
+    """A task that ignores its cancellation would keep the whole process alive: the loop waits for it without bound."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks and (await asyncio.wait(tasks, timeout=1.0))[1]:
+        logging.shutdown()
+        os._exit(code)
 
 
 def _parent_died(loop: asyncio.AbstractEventLoop, stop: Stop) -> None:

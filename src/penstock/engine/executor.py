@@ -36,6 +36,9 @@ from penstock.engine.settler import Settler, finish, sql
 from penstock.errors import (
     CallTimedOut,
     ConnectionLost,
+    DatabaseTrouble,
+    DatabaseUnreachable,
+    HeldTooLong,
     LeaseLost,
     Permanent,
     RateLimited,
@@ -176,7 +179,8 @@ def _judge_failure(kind: Kind, context: Context, error: BaseException) -> Outcom
     jitter = random.uniform(-1, 1)  # noqa: S311  not a secret
     if isinstance(error, RateLimited):
         return Snooze(failure, error.retry_after)
-    if isinstance(error, ConnectionLost):  # not its fault, and the database's troubles end
+    if isinstance(error, DatabaseTrouble | DatabaseUnreachable) and not isinstance(error, HeldTooLong):
+        # Not its fault, and the database's troubles end.
         return Snooze(failure, retry_after(1, jitter))
     limited = isinstance(error, ResourceLimit)
     if isinstance(error, Permanent) or context.job.failures >= tries_for(kind.retries, resource_limit=limited):

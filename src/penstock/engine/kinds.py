@@ -14,6 +14,8 @@ from penstock.errors import BadJob
 ARGS_MAX = 1_000_000
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}", re.IGNORECASE)
 
+NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # an escape, and not a backslash before u0000
+
 Handler = Callable[..., Awaitable[Any]]
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -57,7 +59,11 @@ class Kind:
     def signature(self) -> inspect.Signature:
         return inspect.signature(self.handler)
 
-    def __call__(self, **args: Any) -> Call:
+    def __call__(self, *unnamed: Any, **args: Any) -> Call:
+        if unnamed:
+            raise BadJob(
+                f"{self.name} takes its arguments by name, as in {self.name}(name=value): they are kept as JSON."
+            )
         try:
             self.signature.bind(None, **args)
         except TypeError as error:
@@ -79,12 +85,12 @@ def encode_args(kind: str, args: dict[str, Any]) -> str:
     """Arguments as JSON; what cannot be kept is refused here and not in a worker."""
     try:
         text = _encode(args)
-        size = len(text) if len(text) * 4 < ARGS_MAX else len(text.encode())
+        size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise BadJob(
             f"The arguments of {kind} cannot be kept as JSON ({error}): pass text, numbers, lists and dicts."
         ) from None
-    if "\\u0000" in text:
+    if "\\u0000" in text and NUL.search(text):
         raise BadJob(f"The arguments of {kind} hold a NUL character, which PostgreSQL cannot keep: remove it.")
     if size > ARGS_MAX:
         raise BadJob(
@@ -102,8 +108,8 @@ def check_name(what: str, name: str) -> str:
     return name
 
 
-def check_share(name: str) -> str:
+def check_share(name: object) -> str:
     """A share may be any short text, for it is somebody's name."""
-    if not name or len(name.encode()) > 200 or not name.isprintable():
-        raise BadJob(f"{name[:50]!r} cannot be a share: use 1 to 200 bytes of printable text.")
-    return name
+    if isinstance(name, str) and name.isprintable() and 0 < len(name.encode()) <= 200:
+        return name
+    raise BadJob(f"{str(name)[:50]!r} cannot be a share: use 1 to 200 bytes of printable text.")

@@ -90,6 +90,7 @@ class Claimer:
         self._active: list[Active] = []
         self._active_until = 0.0
         self._turns_left: float = 0  # before the lanes behind the list must have theirs
+        self._got = 0  # by the lane at the cursor, in this turn
         self.contended = False  # there was something, but others had it locked for a moment
 
     async def claim(self, free: Mapping[str, int]) -> list[Job]:
@@ -150,7 +151,6 @@ class Claimer:
             slots=sum(take for _, take in picks),
         )
         rows.sort(key=itemgetter("priority", "id"))
-        self._cursor = picks[-1][0].lane
         self._turns_left -= len(picks)
         if self._turns_left <= 0 or len(rows) < sum(take for _, take in picks):
             self._active_until = 0.0  # others wait for a turn, or some lane has run dry: look again
@@ -158,8 +158,18 @@ class Claimer:
         for active, _ in picks:
             active.after = last.get((active.priority, active.lane), active.after)
         had_a_turn = {active.lane for active, _ in picks}
+        had_a_turn -= self._move_on(picks[-1][0], sum(row["lane"] == picks[-1][0].lane for row in rows))
         self._active.sort(key=lambda active: (active.priority, active.lane in had_a_turn))
         return rows
+
+    def _move_on(self, last: Active, got: int) -> set[int]:
+        """Put the cursor behind the last lane that was served, or before it while it has not got its weight."""
+        self._got = got + (self._got if self._cursor == last.lane - 1 else 0)
+        if got and self._got < last.weight:
+            self._cursor = last.lane - 1
+            return {last.lane}
+        self._cursor, self._got = last.lane, 0
+        return set()
 
     async def _look(self, session: Session) -> None:
         """Walk until an open lane is found or there are no more: closed lanes in front must not hide it."""

@@ -9,16 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+import asyncpg
+
 from penstock.database import Database, Session, statements
 from penstock.engine.job import JobId
 from penstock.engine.kinds import Call, check_share
 from penstock.engine.lanes import LaneKey, Lanes
 from penstock.engine.settler import wake_queues
-from penstock.errors import BadJob, ConnectionLost
+from penstock.errors import BadJob, ConnectionLost, PenstockError
 
 sql = statements(__file__)
 
 BATCH = 5000
+PRIORITIES = range(-100, 101)
+LONGEST = timedelta(days=36_500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +40,28 @@ class Order:
         if not isinstance(self.call, Call):
             raise BadJob(f"{self.call!r} is not a job: call the decorated function, as in enqueue(greet(name='Ada')).")
         check_share(self.share)
-        if not -100 <= self.priority <= 100:
-            raise BadJob(f"A priority of {self.priority} is out of range: use -100 (first) to 100 (last).")
+        if self.priority not in PRIORITIES:  # 1.5 and "1" are not
+            raise BadJob(
+                f"A priority of {self.priority} cannot be: use a whole number from -100 (first) to 100 (last)."
+            )
         if self.unique_for is not None and self.unique is None:
             raise BadJob("unique_for needs unique: say which key shall stay taken.")
-        if self.unique is not None and not 0 < len(self.unique.encode()) <= 500:
-            raise BadJob("unique must be a text of 1 to 500 bytes.")
+        if self.unique is not None and not _is_key(self.unique):
+            raise BadJob("unique must be a text of 1 to 500 bytes, without NUL.")
+        for span in (self.delay, self.unique_for):
+            if span is not None and span > LONGEST:
+                raise BadJob(f"{span} is too long: use at most {LONGEST.days:,} days.")
 
     @property
     def lane(self) -> LaneKey:
         return self.call.kind.queue, self.call.kind.name, self.share
+
+
+def _is_key(text: object) -> bool:
+    try:
+        return isinstance(text, str) and 0 < len(text.encode()) <= 500 and "\0" not in text
+    except UnicodeEncodeError:  # half of a character
+        return False
 
 
 async def enqueue_orders(tx: Session, ids: Mapping[LaneKey, int], orders: Sequence[Order]) -> list[JobId]:
@@ -147,19 +163,34 @@ class Enqueuer:
     async def _flush(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
-            try:
-                orders = [order for order, _ in batch]
-                ids = await self._lanes.ids(self._database, (order.lane for order in orders))
-                alone = all(order.unique is None for order in orders)  # then it is one statement, and needs no more
-                async with self._database.pool.session() if alone else self._database.pool.transaction() as tx:
-                    numbers = await enqueue_orders(tx, ids, orders)
-            except BaseException as error:
-                for _, future in batch:
-                    if not future.done():
-                        future.set_exception(error if isinstance(error, Exception) else ConnectionLost("interrupted"))
-                if not isinstance(error, Exception):
-                    raise
-            else:
-                for (_, future), number in zip(batch, numbers, strict=True):
-                    if not future.done():
-                        future.set_result(number)
+            await self._insert(batch)
+
+    async def _insert(self, batch: list[tuple[Order, asyncio.Future[JobId]]]) -> None:
+        """Each caller gets its number, or the reason why not."""
+        try:
+            orders = [order for order, _ in batch]
+            ids = await self._lanes.ids(self._database, (order.lane for order in orders))
+            alone = all(order.unique is None for order in orders)  # then it is one statement, and needs no more
+            async with self._database.pool.session() if alone else self._database.pool.transaction() as tx:
+                numbers = await enqueue_orders(tx, ids, orders)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError, TypeError) as error:
+            if len(batch) == 1:
+                _fail(batch, error)
+            else:  # nobody pays for another's input
+                for one in batch:
+                    await self._insert([one])
+        except PenstockError as error:
+            _fail(batch, error)
+        except asyncio.CancelledError:
+            _fail(batch, ConnectionLost("Interrupted; whether the job was kept is unknown."))
+            raise
+        else:
+            for (_, future), number in zip(batch, numbers, strict=True):
+                if not future.done():
+                    future.set_result(number)
+
+
+def _fail(batch: list[tuple[Order, asyncio.Future[JobId]]], error: Exception) -> None:
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)

@@ -41,6 +41,8 @@ fenced = telemetry.counter("penstock_fenced_writes_total", "Writes of attempts t
 flushes = telemetry.counter("penstock_settle_flushes_total", "Group commits of outcomes")
 
 BATCH = 1000
+# What a row itself can be guilty of; anything else (a full disk, a failover, a deadlock) passes, and is tried again.
+ROWS_FAULT = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueError)
 PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -74,6 +76,10 @@ class Settler:
     def unwritten(self) -> Iterator[tuple[int, int]]:
         """The jobs and attempts whose outcome is known here and perhaps not yet in the table."""
         return ((item.job.id, item.job.attempt) for item in chain(self._pending, self._flying))
+
+    def holds_suspect(self) -> bool:
+        """A suspect has ended here, and still runs by the table."""
+        return any(item.job.suspect for item in chain(self._pending, self._flying))
 
     def start(self) -> None:
         self._flusher = asyncio.create_task(self._flush_for_ever(), name="settler")
@@ -117,10 +123,7 @@ class Settler:
             try:
                 await self._flush(batch, progress, again=attempt > 0)
                 return
-            except (DatabaseTrouble, DatabaseUnreachable) as error:
-                log.warning("outcomes could not be written yet", jobs=len(batch), error=str(error))
-                await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+            except ROWS_FAULT as error:
                 if len(batch) <= 1:
                     batch = [_buried(item, error) for item in batch]
                     progress = {}
@@ -128,6 +131,9 @@ class Settler:
                     for item in batch:
                         await self._flush_until_settled([item], {})
                     return
+            except (DatabaseTrouble, DatabaseUnreachable, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                log.warning("outcomes could not be written yet", jobs=len(batch), error=str(error))
+                await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
 
     async def _flush(self, batch: list[Settled], progress: dict[int, tuple[Job, str]], *, again: bool) -> None:
         flushes.inc()
@@ -154,8 +160,8 @@ class Settler:
             tx,
             ids=[job.id for job, _ in progress.values()],
             attempts=[job.attempt for job, _ in progress.values()],
+            workers=[self._worker_id] * len(progress),
             progresses=[text for _, text in progress.values()],
-            worker_id=self._worker_id,
         )
 
 
@@ -240,9 +246,9 @@ async def wake_queues(tx: Session, queues: set[str]) -> None:
 
 def _proof(worker_id: int, items: list[Settled]) -> dict[str, Any]:
     return {
-        "worker_id": worker_id,
         "ids": [item.job.id for item in items],
         "attempts": [item.job.attempt for item in items],
+        "workers": [worker_id] * len(items),
         "seconds": [item.seconds for item in items],
     }
 

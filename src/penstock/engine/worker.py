@@ -6,11 +6,15 @@ The beat (fleet.py) runs in another thread. No connection is held while a handle
 """
 
 import asyncio
+import sysconfig
 import time
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
+
+import asyncpg
 
 from penstock.database import Database
 from penstock.engine.executor import Context, Desk, Stop, execute, judge
@@ -35,7 +39,10 @@ POLL_DEAF = 0.25  # and when they do not
 PREFETCH_SECONDS = 0.03  # how much work may lie in the buffer, by the measured rate
 PREFETCH_MAX = 400
 BACKLOG_MAX = 5000  # outcomes waiting to be written until claiming stops
+STANDARD_LIBRARY = sysconfig.get_path("stdlib") + "/asyncio"
+FAREWELL = 3.0  # seconds to write the last outcomes
 END_PATIENCE = 1.0  # seconds for handlers to end once they are told to
+TROUBLE = (DatabaseTrouble, DatabaseUnreachable, asyncpg.PostgresError, asyncpg.InterfaceError)  # all of it passes
 STUBBORN_AFTER = 5.0  # seconds that a handler may ignore its cancellation
 
 
@@ -113,7 +120,7 @@ class Worker:
         while not stop.is_set():
             try:
                 await self._work_as_member(stop)
-            except (DatabaseTrouble, DatabaseUnreachable) as error:  # it was there when we started, and will be again
+            except TROUBLE as error:  # it was there when we started, and will be again
                 log.warning("the database is away", error=str(error))
                 await asyncio.sleep(AFTER_TROUBLE)
             if not stop.is_set():
@@ -164,12 +171,7 @@ class Worker:
             if self._gone.is_set():
                 await self._abandon()
             else:
-                await claiming  # not cancelled: what a claim has taken must become known to us
-                await self._hand_back(settler)
-                await settler.drain()
-                await self._compare(claimer, settler)
-                async with self._database.pool.session() as session:
-                    await leave(session, self.worker_id)
+                await self._take_leave(claiming, claimer, settler)
         finally:
             for task in (watching, claiming, *ends):
                 task.cancel()
@@ -196,7 +198,7 @@ class Worker:
                     sure_until = time.monotonic() + RECONCILE_EVERY
                 if beat.first.is_set():  # before that nobody could see us die
                     rest = await self._claim(claimer, desk)
-            except (DatabaseTrouble, DatabaseUnreachable) as error:
+            except TROUBLE as error:
                 log.warning("claiming failed", error=str(error))
                 sure_until = 0.0  # what it took may be ours without our knowing
                 await asyncio.sleep(AFTER_TROUBLE)
@@ -225,7 +227,7 @@ class Worker:
         if self._pressure.critical:
             log.warning("not claiming: every connection of the pool is in use")
             return WATCH_EVERY
-        jobs = await self._claim_suspect(claimer) if self._suspects else []
+        jobs = await self._claim_suspect(claimer, desk.settler) if self._suspects else []
         free = {}
         for queue, slots in self._slots.items():
             slots.measure()
@@ -241,16 +243,20 @@ class Worker:
         self._start_buffered(desk)
         if jobs:
             return 0.0
-        return SOON if free and claimer.contended else POLL_IDLE
+        soon = (free and claimer.contended) or (self._suspects and not self._runs_suspect())
+        return SOON if soon else POLL_IDLE
 
-    async def _claim_suspect(self, claimer: Claimer) -> list[Job]:
+    async def _claim_suspect(self, claimer: Claimer, settler: Settler) -> list[Job]:
         """Only for a slot that is free now: in the buffer it would be charged for deaths in which it had no part."""
         free = [queue for queue, slots in self._slots.items() if slots.running + len(slots.buffer) < slots.size]
-        if not free or any(running.context.job.suspect for running in self._running.values()):
+        if not free or self._runs_suspect():
             return []
         suspect = await claimer.claim_suspect(free)
-        self._suspects = suspect is not None
+        self._suspects = suspect is not None or settler.holds_suspect()
         return [suspect] if suspect is not None else []
+
+    def _runs_suspect(self) -> bool:
+        return any(running.context.job.suspect for running in self._running.values())
 
     async def _rest(self, most: float) -> None:
         """Until a slot is free, a notification comes, or it is time to look anyway."""
@@ -290,6 +296,9 @@ class Worker:
             tally.running[job.kind] -= 1
             slots.note_end()
             self._ended.set()
+            if job.suspect:  # the next one may run
+                self._suspects = True
+                self._wake.set()
             if slots.buffer and not self._stopping:
                 self._start(slots.buffer.popleft(), slots, desk)
             if self._more and (slots.appetite() * 4 >= slots.size or not slots.buffer):
@@ -335,9 +344,12 @@ class Worker:
     def _give_up(self, running: Running, settler: Settler) -> None:
         """A handler ignores its cancellation: its job goes on without it. Its slot stays taken until it really ends."""
         context = running.context
-        stack = running.task.get_stack(limit=5)
-        place = f"{stack[-1].f_code.co_filename}:{stack[-1].f_lineno}" if stack else "unknown"
-        log.error("a handler ignores its cancellation", job=context.job.id, kind=context.job.kind, place=place)
+        log.error(
+            "a handler ignores its cancellation",
+            job=context.job.id,
+            kind=context.job.kind,
+            place=place_of(running.task),
+        )
         del self._running[context.job.id, context.job.attempt]
         self._settle(context, judge(self._kinds[context.job.kind], context, asyncio.CancelledError()), settler)
 
@@ -361,6 +373,19 @@ class Worker:
             self._wake.set()
 
     # -- ending ---------------------------------------------------------------------------------------------------
+
+    async def _take_leave(self, claiming: "asyncio.Task[None]", claimer: Claimer, settler: Settler) -> None:
+        """Give everything back and go; bounded, for the database may be away just now."""
+        try:
+            async with asyncio.timeout(self._drain.total_seconds() + END_PATIENCE + FAREWELL):
+                await claiming  # not cancelled: what a claim has taken must become known to us
+                await self._hand_back(settler)
+                await settler.drain()
+                await self._compare(claimer, settler)
+                async with self._database.pool.session() as session:
+                    await leave(session, self.worker_id)
+        except (TimeoutError, *TROUBLE) as error:
+            log.error("could not give back everything: others will find it by the lock", error=str(error))
 
     async def _hand_back(self, settler: Settler) -> None:
         """Give back what has not begun, wait for what runs, and release the rest."""
@@ -394,6 +419,17 @@ class Worker:
                 await self._ended.wait()
         except TimeoutError:
             return
+
+
+def place_of(task: "asyncio.Task[None]") -> str:
+    """Where a suspended task is: the innermost frame that is not the standard library's."""
+    coroutine: Any = task.get_coro()
+    place = "unknown"
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        if not frame.f_code.co_filename.startswith(STANDARD_LIBRARY):
+            place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        coroutine = coroutine.cr_await
+    return place
 
 
 def by_queue(kinds: Kinds, concurrency: int | Mapping[str, int]) -> dict[str, int]:
