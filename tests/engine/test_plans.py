@@ -120,7 +120,10 @@ async def test_a_claim_walks_the_index_of_what_is_ready(shop: Shop, statistics: 
 @pytest.mark.parametrize("rows", [2_000, 10_000, 30_000])
 @pytest.mark.parametrize("statistics", ["empty", "skewed"])
 async def test_a_settle_goes_by_the_primary_key(shop: Shop, statistics: str, rows: int) -> None:
-    """On small tables a scan for the worker looked cheap: 0.5 s for a flush of 1,000 instead of 10 ms."""
+    """A scan for the worker looked cheap, with the batch walked for each row found: 0.5 s for a flush of 1,000.
+
+    When the batch is a good part of a small table, one pass with a hash of the batch is as good as the index.
+    """
     await prepare(shop, statistics, rows)
     for name in ("settle_done", "settle_release", "settle_progress"):
         statement, values = HOT[name]
@@ -130,4 +133,6 @@ async def test_a_settle_goes_by_the_primary_key(shop: Shop, statistics: str, row
                 async with shop.database.pool.transaction() as tx:
                     found = await plan_of(tx, statement, batch, generic=generic)
                 indexes = {node["Index Name"] for node in found if "Index Name" in node}
-                assert indexes == {"jobs_pkey"}, f"{name}, {size}, {'generic' if generic else 'custom'}: {indexes}"
+                hashed = "Hash Join" in {node["Node Type"] for node in found} and size * 20 > rows
+                how = f"{name}, {size} of {rows}, {'generic' if generic else 'custom'}: {indexes}"
+                assert indexes == {"jobs_pkey"} or (hashed and not indexes), how
