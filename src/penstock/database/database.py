@@ -30,7 +30,7 @@ OLDEST_SERVER = 15
 FULL_SERVER_PATIENCE = 30.0  # seconds to wait while the server has no connection left
 
 Progress = Callable[[str], None]
-AWAY = (ConnectionRefusedError, FileNotFoundError, ConnectionResetError, asyncpg.CannotConnectNowError)
+AWAY = (ConnectionError, FileNotFoundError, asyncpg.CannotConnectNowError, asyncpg.ConnectionDoesNotExistError)
 
 
 class Address:

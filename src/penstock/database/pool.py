@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from penstock import telemetry
 from penstock.database.session import Session, session_settings
-from penstock.errors import ConnectionLost, DatabaseTrouble, PoolExhausted
+from penstock.errors import ConnectionLost, DatabaseTrouble, DatabaseUnreachable, PoolExhausted
 from penstock.settings import PoolSettings
 from penstock.telemetry import log
 
@@ -171,7 +171,7 @@ class Pool:
             try:
                 async with self.session() as session:
                     return await work(session)
-            except ConnectionLost:
+            except (ConnectionLost, DatabaseUnreachable):
                 if time.monotonic() + pause > deadline:
                     raise
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  jitter, not a secret
