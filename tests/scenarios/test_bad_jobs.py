@@ -1,0 +1,156 @@
+"""Input that cannot become a job: a clear error at the call, and nothing in the table. What nobody serves stays ready."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock import Context, Penstock
+from penstock.errors import BadJob
+from tests.scenarios import workshop
+from tests.scenarios.crew import Crew
+
+circle: list[Any] = []
+circle.append(circle)
+
+ARGUMENTS = {
+    "an object": object(),
+    "bytes": b"x",
+    "a set": {1},
+    "not a number": math.nan,
+    "infinity": math.inf,
+    "a circle": circle,
+    "a lone surrogate": "\ud800",
+    "a NUL": "a\0b",
+    "ten megabytes": "x" * 10_000_000,
+}
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "a negative delay": {"run_in": -1},
+    "a negative timedelta": {"run_in": timedelta(seconds=-1)},
+    "no duration": {"run_in": "soon"},
+    "a delay beyond the calendar": {"run_in": timedelta(days=400_000_000)},
+    "an empty share": {"share": ""},
+    "a share with a line break": {"share": "a\nb"},
+    "a share with a NUL": {"share": "a\0b"},
+    "a share with a lone surrogate": {"share": "\ud800"},
+    "a long share": {"share": "x" * 201},
+    "a share that is a number": {"share": 7},
+    "a share that is missing": {"share": None},
+    "a priority out of range": {"priority": 101},
+    "a priority in words": {"priority": "high"},
+    "a priority between": {"priority": 1.5},
+    "an empty key": {"unique": ""},
+    "a key with a NUL": {"unique": "a\0b"},
+    "a key with a lone surrogate": {"unique": "\ud800"},
+    "a key that is a number": {"unique": 7},
+    "a time for no key": {"unique_for": "1h"},
+    "a negative time for a key": {"unique": "a", "unique_for": "-1h"},
+    "a time beyond the calendar": {"unique": "a", "unique_for": timedelta(days=400_000_000)},
+}
+
+
+async def nothing_was_kept(crew: Crew) -> bool:
+    return bool(
+        await crew.connection.fetchval(
+            "select not exists (select from penstock.jobs) and not exists (select from penstock.job_keys)"
+        )
+    )
+
+
+@pytest.mark.parametrize("value", ARGUMENTS.values(), ids=ARGUMENTS)
+def test_arguments_that_cannot_be_kept(value: Any) -> None:
+    with pytest.raises(BadJob, match="make"):
+        workshop.make(seconds=value)
+
+
+@pytest.mark.parametrize("text", ["\\u0000", "ü 🙂 '; drop table jobs; --", "\x1f", "x" * 900_000])
+async def test_strange_arguments_that_can_be_kept(crew: Crew, text: str) -> None:
+    job = await crew.client.enqueue(workshop.make(seconds=text))
+    [found] = await crew.connection.fetch("select args ->> 'seconds' as text from penstock.jobs where id = $1", job)
+    assert found["text"] == text
+
+
+async def test_options_that_cannot_be_kept_harm_nobody_else(crew: Crew) -> None:
+    """All at once, so that they would go out together with a good one."""
+    calls = {name: crew.client.enqueue(workshop.make(), **options) for name, options in OPTIONS.items()}
+    *ends, good = await asyncio.gather(*calls.values(), crew.client.enqueue(workshop.make()), return_exceptions=True)
+    wrong = {name: repr(end) for name, end in zip(calls, ends, strict=True) if not isinstance(end, BadJob)}
+    assert wrong == {}
+    assert isinstance(good, int)
+    await crew.client.cancel(good)
+    assert await nothing_was_kept(crew)
+
+
+async def test_one_bad_call_keeps_all_of_many_out(crew: Crew) -> None:
+    with pytest.raises(BadJob):
+        await crew.client.enqueue_many([workshop.make(), workshop.make(), "make"])  # type: ignore[list-item]
+    assert await nothing_was_kept(crew)
+
+
+@pytest.mark.parametrize(
+    "share", ["ü", "a b", "O'Neil; drop table penstock.jobs", "%_\\", "🙂" * 50, "x" * 200, "null"]
+)
+async def test_a_share_may_be_any_printable_text(crew: Crew, share: str) -> None:
+    job = await crew.client.enqueue(workshop.make(), share=share)
+    assert (
+        await crew.connection.fetchval(
+            "select lane.share from penstock.jobs join penstock.lanes as lane on lane.id = lane where jobs.id = $1", job
+        )
+        == share
+    )
+
+
+async def plain(ctx: Context, name: str) -> None: ...
+
+
+def no_coroutine(ctx: Context) -> None: ...
+
+
+async def no_context() -> None: ...
+
+
+async def only_keywords(*, ctx: Context) -> None: ...
+
+
+@pytest.mark.parametrize("handler", [no_coroutine, no_context, only_keywords])
+def test_handlers_with_the_wrong_signature(handler: Callable[..., Any]) -> None:
+    with pytest.raises(BadJob, match=handler.__name__):
+        Penstock().job()(handler)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"nam": "x"}, {"name": "x", "more": 1}, {"name": "x", "ctx": 1}])
+def test_calls_with_the_wrong_arguments(arguments: dict[str, Any]) -> None:
+    kind = Penstock().job()(plain)
+    with pytest.raises(BadJob, match="plain"):
+        kind(**arguments)
+
+
+def test_a_call_by_position() -> None:
+    kind = Penstock().job()(plain)
+    with pytest.raises(BadJob, match="plain"):
+        kind("Ada")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"timeout": -1}, {"timeout": "soon"}, {"stall_after": 0}, {"retries": -1}, {"queue": "a b"}, {"name": "a b"}],
+)
+def test_kinds_that_cannot_be(options: dict[str, Any]) -> None:
+    with pytest.raises(BadJob):
+        Penstock().job(**({"name": "plain"} | options))(plain)
+
+
+async def test_a_kind_that_nobody_serves_stays_ready(crew: Crew) -> None:
+    await crew.hire("--kinds", "make", "idle")
+    unserved = await crew.client.enqueue(workshop.persist(seconds=0))
+    served = await crew.client.enqueue_many([workshop.make() for _ in range(20)])
+    await crew.until("select count(*) = 20 from effects")
+    story = await crew.story(unserved)
+    assert (story.state, story.attempt, story.outcomes) == ("ready", 0, [])
+    await crew.hire("--kinds", "persist")
+    await crew.until_over()
+    assert await crew.effects() == dict.fromkeys([unserved, *served], 1)
