@@ -129,10 +129,13 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.workers)
     @rule(data=st.data(), slots=st.integers(1, 5), fresh=st.booleans())
     def claim(self, data: st.DataObject, slots: int, fresh: bool) -> None:
-        """A list of active lanes is used for 0.2 s; a better band that comes in meanwhile waits for so long at most."""
+        """A list of active lanes is used for 0.2 s, and after a rest the known lanes are tried first; a better band that
+        comes in meanwhile waits for so long at most, or for the next claim.
+        """
         worker = data.draw(st.sampled_from(sorted(self.model.workers)))
         if fresh:
             self.shop.claimers[worker]._active_until = 0.0
+            self.shop.claimers[worker]._was_idle = False
         may = self.claimable()
         jobs = self.run(self.shop.claim(worker, slots))
         assert {job.id for job in jobs} <= set(may)

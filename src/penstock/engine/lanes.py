@@ -8,7 +8,7 @@ lanes.sql, the gates in gates.sql.
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from operator import itemgetter
 
@@ -20,6 +20,7 @@ from penstock.engine.job import Job
 sql = statements(__file__)
 
 HOPS = 64  # lanes looked at in one go
+RECENT = 8  # lanes that are remembered for the next job after a rest
 FRESH = 0.2  # seconds for which the list of active lanes may be used again while all of them yield
 
 LaneKey = tuple[str, str, str]  # queue, kind, share
@@ -90,6 +91,8 @@ class Claimer:
         self._active: list[Active] = []
         self._active_until = 0.0
         self._turns_left: float = 0  # before the lanes behind the list must have theirs
+        self._recent: list[Active] = []  # tried first after a rest
+        self._was_idle = False
         self._got = 0  # by the lane at the cursor, in this turn
         self.contended = False  # there was something, but others had it locked for a moment
 
@@ -99,9 +102,15 @@ class Claimer:
         rows: list[Record] = []
         if time.monotonic() < self._active_until:
             rows = await self._take(session, divide(self._active, free))
+        elif (
+            self._was_idle
+        ):  # woken: most likely by a job of a lane that we know, and a look around takes as long again
+            rows = await self._take(session, divide(self._recent, free))
+            self._active_until = 0.0
         if not rows:  # "nothing" is only said after a look around
             await self._look(session)
             rows = await self._take(session, divide(self._active, free))
+        self._was_idle = not rows
         self.contended = bool(divide(self._active, free)) and not rows
         now = time.monotonic()
         return [self._job(row, now) for row in rows]
@@ -188,6 +197,8 @@ class Claimer:
             if cut_off:
                 band, cursor = max((row["priority"], row["lane"]) for row in ahead)
         self._turns_left = len(self._active) if cut_off else inf
+        if self._active:
+            self._recent = [replace(active) for active in self._active[:RECENT]]
         self._active_until = time.monotonic() + FRESH
 
     def _job(self, row: Record, now: float) -> Job:
