@@ -64,11 +64,24 @@ class Kind:
             raise BadJob(
                 f"{self.name} takes its arguments by name, as in {self.name}(name=value): they are kept as JSON."
             )
-        try:
-            self.signature.bind(None, **args)
-        except TypeError as error:
-            raise BadJob(f"{self.name} cannot be called like this: {error}.") from None
+        required, allowed = self._names
+        if not required <= args.keys() <= allowed:  # bind takes ten times as long, and has the better words
+            try:
+                self.signature.bind(None, **args)
+            except TypeError as error:
+                raise BadJob(f"{self.name} cannot be called like this: {error}.") from None
         return Call(self, encode_args(self.name, args))
+
+    @cached_property
+    def _names(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The parameters behind the context: those that a call must give, and those that it may."""
+        given = [
+            parameter
+            for parameter in list(self.signature.parameters.values())[1:]
+            if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        ]
+        required = frozenset(parameter.name for parameter in given if parameter.default is parameter.empty)
+        return required, frozenset(parameter.name for parameter in given)
 
 
 class Kinds(dict[str, Kind]):
