@@ -26,8 +26,9 @@ from penstock.engine.lanes import Lanes
 from penstock.engine.queue import Enqueuer, Order, enqueue_orders, insert_jobs, sql
 from penstock.engine.redrive import Redriven, Selection, discard, redrive
 from penstock.engine.settler import wake_queues
+from penstock.engine.slots import by_queue
 from penstock.engine.version import code_version, note_code
-from penstock.engine.worker import Worker, by_queue
+from penstock.engine.worker import Worker
 from penstock.errors import BadJob, JobCancelled, JobDead, JobNotFound
 from penstock.settings import Settings, load_settings
 from penstock.settings.values import parse_duration

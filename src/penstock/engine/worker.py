@@ -8,7 +8,6 @@ The beat (fleet.py) runs in another thread. No connection is held while a handle
 import asyncio
 import sysconfig
 import time
-from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,6 +25,7 @@ from penstock.engine.lease import Lease
 from penstock.engine.outcome import Bury, Finished, Outcome, Release, Retry, Snooze
 from penstock.engine.pressure import Pressure
 from penstock.engine.settler import Settled, Settler
+from penstock.engine.slots import Slots
 from penstock.engine.tally import tally
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable, LeaseLost
 from penstock.telemetry import log
@@ -36,8 +36,6 @@ AFTER_TROUBLE = 0.5  # seconds until the next claim when one has failed
 SOON = 0.01  # seconds until the next look when others had a lock on what we wanted
 POLL_IDLE = 5.0  # seconds between looks when notifications arrive: only a net
 POLL_DEAF = 0.25  # and when they do not
-PREFETCH_SECONDS = 0.03  # how much work may lie in the buffer, by the measured rate
-PREFETCH_MAX = 400
 BACKLOG_MAX = 5000  # outcomes waiting to be written until claiming stops
 STANDARD_LIBRARY = sysconfig.get_path("stdlib") + "/asyncio"
 FAREWELL = 3.0  # seconds to write the last outcomes
@@ -54,33 +52,6 @@ class Running:
     task: "asyncio.Task[None]"
     timeout_at: float
     stopped_at: float = 0.0
-
-
-class Slots:
-    """The slots of one queue: what runs, and what was claimed and waits for one."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.running = 0
-        self.buffer: deque[Job] = deque()
-        self._ended = 0
-        self._since = time.monotonic()
-        self._rate = 0.0
-
-    def appetite(self) -> int:
-        """Free slots, and room in the buffer for what will surely end soon: long jobs must not lie here waiting."""
-        ahead = min(PREFETCH_MAX, int(self._rate * PREFETCH_SECONDS))
-        return self.size + ahead - self.running - len(self.buffer)
-
-    def note_end(self) -> None:
-        self.running -= 1
-        self._ended += 1
-
-    def measure(self) -> None:
-        now = time.monotonic()
-        if now - self._since > 0.02:
-            self._rate = 0.5 * self._rate + 0.5 * self._ended / (now - self._since)
-            self._ended, self._since = 0, now
 
 
 class Worker:
@@ -430,13 +401,3 @@ def place_of(task: "asyncio.Task[None]") -> str:
             place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         coroutine = coroutine.cr_await
     return place
-
-
-def by_queue(kinds: Kinds, concurrency: int | Mapping[str, int]) -> dict[str, int]:
-    """The slots of each queue that some kind uses: one number for all of them, or a number for each."""
-    queues: dict[str, int] = defaultdict(int)
-    for kind in kinds.values():
-        size = concurrency if isinstance(concurrency, int) else concurrency.get(kind.queue, 0)
-        if size > 0:
-            queues[kind.queue] = size
-    return dict(queues)
