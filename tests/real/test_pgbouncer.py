@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock import Context, Penstock
 from penstock.database import open_database
 from penstock.database.notifications import Notifications
 from penstock.database.session import connect
@@ -89,3 +90,27 @@ async def test_listening_through_a_pooler_is_known_to_be_deaf(
         await deaf.start()
         assert not deaf.arriving
         await deaf.close()
+
+
+async def test_jobs_through_a_pooler(settings: Settings, database_url: DatabaseUrl, pooled_url: DatabaseUrl) -> None:
+    """Beats, locks and claims go the direct way; outcomes and effects through the pooler."""
+    app = Penstock(home=settings.home, database_url=pooled_url, database_direct_url=database_url)
+
+    @app.job()
+    async def count(ctx: Context, n: int) -> int:
+        if n % 2:
+            async with ctx.finish(result=n) as tx:
+                await tx.execute("insert into penstock.effects values ($1)", n)
+        return n
+
+    async with app:
+        async with app.transaction() as tx:
+            await tx.execute("create table penstock.effects (n int)")
+        stop = asyncio.Event()
+        work = asyncio.create_task(app.work(stop=stop, concurrency=20))
+        numbers = await app.enqueue_many([count(n=n) for n in range(100)])
+        assert [await app.result(number, timeout="30s") for number in numbers] == list(range(100))
+        async with app.transaction() as tx:
+            assert await tx.fetchval("select count(*) from penstock.effects") == 50
+        stop.set()
+        await work
