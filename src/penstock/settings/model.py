@@ -79,6 +79,21 @@ class PoolSettings(Section):
     )
 
 
+class EngineSettings(Section):
+    """How long the engine keeps what is over."""
+
+    history_kept: Duration = Field(
+        timedelta(days=14), description="How long finished jobs and their results are kept; whole days are dropped."
+    )
+    checkpoints_kept: Duration = Field(
+        timedelta(days=7),
+        description="How long the steps of a scope are kept for a job that comes again, when nobody works on it.",
+    )
+    retire_after: Duration = Field(
+        timedelta(hours=1), description="A schedule that no worker has declared for this long is retired."
+    )
+
+
 class ApiSettings(Section):
     """Where the HTTP API and the dashboard listen."""
 
@@ -114,6 +129,7 @@ class Settings(Section):
     )
     postgres: PostgresSettings = PostgresSettings()
     pool: PoolSettings = PoolSettings()
+    engine: EngineSettings = EngineSettings()
     api: ApiSettings = ApiSettings()
     log: LogSettings = LogSettings()
 
