@@ -9,7 +9,9 @@ from asyncpg import Record
 
 from penstock.database import Database, Session
 from penstock.engine import Call, JobId, Kind
-from penstock.engine.fleet import DEATHS_ALLOWED, Member, register, rescue
+from penstock.engine.chores import DEATHS_ALLOWED, rescue
+from penstock.engine.chores import sql as chores_sql
+from penstock.engine.fleet import Member, register
 from penstock.engine.fleet import sql as fleet_sql
 from penstock.engine.job import Job
 from penstock.engine.lanes import Claimer, Lanes
@@ -88,8 +90,8 @@ class Shop:
     async def look(self, worker_id: int = 0) -> list[int]:
         """One round of every worker's duty: who is gone, by the lock or by the lease."""
         async with self.database.pool.session() as session:
-            await fleet_sql.note_missing_locks.run(session, worker_id=worker_id)
-            return [row["id"] for row in await fleet_sql.declare_gone(session, worker_id=worker_id)]
+            await chores_sql.note_missing_locks.run(session, worker_id=worker_id)
+            return [row["id"] for row in await chores_sql.declare_gone(session, worker_id=worker_id)]
 
     async def rescue(self, gone_id: int) -> set[int]:
         async with self.database.pool.session() as session:
@@ -103,7 +105,7 @@ class Shop:
 
     async def promote(self) -> int:
         async with self.database.pool.session() as session:
-            return len(await fleet_sql.promote_jobs(session, bite=500))
+            return len(await chores_sql.promote_jobs(session, bite=500))
 
     async def advance(self, seconds: float) -> None:
         await self.run("update penstock.test_clock set shift = shift + $1", timedelta(seconds=seconds))

@@ -3,7 +3,8 @@
 import json
 
 from penstock.database import Database
-from penstock.engine.fleet import DEATHS_ALLOWED, sql
+from penstock.engine.chores import DEATHS_ALLOWED
+from penstock.engine.fleet import sql
 from penstock.engine.outcome import Done
 from tests.engine.conftest import Shop, make_kind, nothing
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from penstock.database import open_database
-from penstock.engine.fleet import DEATHS_ALLOWED
+from penstock.engine.chores import DEATHS_ALLOWED
 from penstock.engine.job import Job
 from penstock.engine.outcome import Bury, Cancelled, Done, Failure, Outcome, Release, Retry, Snooze
 from penstock.engine.queue import sql as queue_sql

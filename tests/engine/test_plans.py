@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.database import Session, Statement
+from penstock.engine.chores import sql as chores
 from penstock.engine.fleet import sql as fleet
 from penstock.engine.lanes import sql as lanes
 from penstock.engine.settler import sql as settler
@@ -45,9 +46,9 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
     "settle_release": (settler.settle_release, PROOF | {"seconds": [0.1] * 300, "reasons": ["x"] * 300}),
     "settle_progress": (settler.settle_progress, PROOF | {"progresses": ["{}"] * 300}),
     "hold_fence": (settler.hold_fence, {"id": 1, "attempt": 1, "worker_id": 1}),
-    "promote_jobs": (fleet.promote_jobs, {"bite": 500}),
-    "next_due": (fleet.next_due, {}),
-    "rescue_jobs": (fleet.rescue_jobs, {"gone_id": 1, "bite": 500, "deaths_allowed": 2}),
+    "promote_jobs": (chores.promote_jobs, {"bite": 500}),
+    "next_due": (chores.next_due, {}),
+    "rescue_jobs": (chores.rescue_jobs, {"gone_id": 1, "bite": 500, "deaths_allowed": 2}),
     "release_unknown": (lanes.release_unknown, {"worker_id": 1, "ids": IDS}),
     "owned_jobs": (lanes.owned_jobs, {"worker_id": 1}),
     "beat": (fleet.beat, {"worker_id": 1, "draining": False, "load": "{}"}),

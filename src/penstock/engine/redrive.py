@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from penstock.database import Database
-from penstock.engine.fleet import sql as fleet_sql
+from penstock.engine.chores import sql as chores_sql
 from penstock.engine.queue import sql
 from penstock.engine.settler import wake_queues
 from penstock.engine.wording import counted, listed, span
@@ -131,7 +131,7 @@ async def _refuse_unchanged(database: Database, ids: list[int]) -> None:
 async def _make_ready(database: Database, ids: list[int]) -> None:
     async with database.pool.transaction() as tx:
         rows = await sql.redrive_jobs(tx, ids=ids)
-        queues = await fleet_sql.queues_of(tx, lanes=[row["lane"] for row in rows])
+        queues = await chores_sql.queues_of(tx, lanes=[row["lane"] for row in rows])
         await wake_queues(tx, {row["queue"] for row in queues})
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import asyncpg
 
 from penstock.database import Database
+from penstock.engine.beat import Beat, Commands
 from penstock.engine.executor import Context, Desk, Stop, execute, judge
-from penstock.engine.fleet import Beat, Commands, Member, leave, register
+from penstock.engine.fleet import Member, leave, register
 from penstock.engine.job import Job
 from penstock.engine.kinds import Kinds
 from penstock.engine.lanes import Claimer, Lanes
