@@ -1,12 +1,11 @@
 """One embedded server for the whole run, and a database of its own for each test.
 
-The controller of the run makes a throw-away server and a migrated template; every test gets a copy of it, which takes
-about 0.1 s. The template's clock can be moved (`clock.sql`), for all processes at once. Tests that stop, freeze or kill
-a server make one of their own in `home`.
+The controller of the run makes a throw-away server and a migrated template; every test gets a copy of it that is new, or
+as good as new (databases.py). The template's clock can be moved (`clock.sql`), for all processes at once. Tests that stop,
+freeze or kill a server make one of their own in `home`.
 """
 
 import asyncio
-import itertools
 import os
 import shutil
 import tempfile
@@ -22,11 +21,13 @@ import pytest
 from penstock.database import Database, EmbeddedServer, open_database
 from penstock.database.database import Address, bring_schema
 from penstock.settings import DatabaseUrl, PoolSettings, PostgresSettings, Settings
+from tests.databases import Databases
 
 CLOCK = Path(__file__).with_name("clock.sql")
 SERVER = pytest.StashKey[EmbeddedServer]()
 URL = pytest.StashKey[str]()
-numbers = itertools.count(1)
+SHARED = "PENSTOCK_TEST_SERVER"
+DATABASES = pytest.StashKey[Databases]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,6 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[URL] = workerinput["penstock_url"]
         return
     if config.option.collectonly or config.option.help or config.option.version:
+        return
+    if shared := os.environ.get(SHARED):  # of `./dev prove`: many short runs on one server
+        config.stash[URL] = shared
         return
     server = EmbeddedServer(make_home(), PostgresSettings(durable=False, max_connections=300))
     config.stash[SERVER] = server  # first: pytest_unconfigure stops it also when the template fails
@@ -89,15 +93,9 @@ async def database_url(request: pytest.FixtureRequest) -> AsyncIterator[Database
 
 @asynccontextmanager
 async def fresh_database(config: pytest.Config) -> AsyncIterator[DatabaseUrl]:
-    template = DatabaseUrl(config.stash[URL])
-    name = f"test_{os.getpid()}_{next(numbers)}"
-    admin = await asyncpg.connect(template.with_database("postgres").reveal())
-    await admin.execute(f"create database {name} template penstock strategy wal_log")
-    try:
-        yield template.with_database(name)
-    finally:
-        await admin.execute(f"drop database {name} with (force)")
-        await admin.close()
+    databases = config.stash.setdefault(DATABASES, Databases(DatabaseUrl(config.stash[URL])))
+    async with databases.lend() as url:
+        yield url
 
 
 @pytest.fixture
