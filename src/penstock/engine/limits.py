@@ -1,0 +1,120 @@
+"""The limits: as an application declares them, and as the fleet has them.
+
+A limit is a dependency, and how many permits for it all workers have together. Declaring writes nothing. A worker writes
+its declarations to `penstock.limits` and `penstock.uses` when it joins (permits.py); what contradicts itself is refused
+before that, with a sentence. The SQL is in limits.sql.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from penstock.database import Session, statements
+from penstock.engine.kinds import Kinds, check_name, is_count
+from penstock.engine.wording import moment
+from penstock.errors import BadJob
+
+sql = statements(__file__)
+
+PERMITS_MAX = 1_000_000
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A dependency that bears only so many calls at once."""
+
+    name: str
+    permits: int
+    rest: timedelta = timedelta(seconds=30)  # of the breaker when it opens first; it doubles with each failed probe
+    breaker_after: int = 5  # failures in a row
+
+    def __post_init__(self) -> None:
+        check_name("limit", self.name)
+        if not is_count(self.permits) or self.permits > PERMITS_MAX:
+            raise BadJob(f"The limit {self.name} has {self.permits!r} permits: use a whole number from 1 on.")
+        if not is_count(self.breaker_after):
+            raise BadJob(f"breaker_after of the limit {self.name} is {self.breaker_after!r}: use a number from 1 on.")
+
+
+class Limits(dict[str, Limit]):
+    """The limits of one application, by name."""
+
+    def declare(self, limit: Limit) -> Limit:
+        """Once more with the same numbers is fine: two modules may need the same service."""
+        before = self.setdefault(limit.name, limit)
+        if before != limit:
+            raise BadJob(
+                f"The limit {limit.name} is declared twice, with {before.permits} and {limit.permits} permits or with "
+                "different options: declare it once."
+            )
+        return before
+
+    def check(self, kinds: Kinds) -> None:
+        """Every name in a kind's `uses` is declared, and its amount can be had."""
+        for kind in kinds.values():
+            for name, amount in kind.uses.items():
+                if name not in self:
+                    raise BadJob(
+                        f'{kind.name} uses the limit {name}, which is not declared: add app.limit("{name}", …).'
+                    )
+                if amount > self[name].permits:
+                    raise BadJob(
+                        f"{kind.name} uses {amount} permits of {name}, which has only {self[name].permits}: "
+                        "it could never run."
+                    )
+
+
+@dataclass(frozen=True)
+class LimitState:
+    """A limit as the fleet has it, for people."""
+
+    name: str
+    permits: int
+    failures: int
+    trips: int
+    opened_at: datetime | None
+    rests_till: datetime | None
+    reason: str | None
+    probe_by: str | None
+    probe_till: datetime | None
+    now: datetime
+    kinds: list[str]
+    workers: list[dict[str, Any]]
+
+    @property
+    def used(self) -> int:
+        return sum(worker["used"] for worker in self.workers)
+
+    @property
+    def granted(self) -> int:
+        return sum(worker["granted"] for worker in self.workers)
+
+    @property
+    def waiting(self) -> int:
+        return sum(worker["waiting"] for worker in self.workers)
+
+    @property
+    def level(self) -> float:
+        """Nobody can use more than was granted."""
+        return float(sum(min(worker["level"], worker["granted"]) for worker in self.workers))
+
+    @property
+    def breaker(self) -> str:
+        """Its state in words."""
+        if self.opened_at is None or self.rests_till is None:
+            return "closed"
+        since = f"open since {moment(self.opened_at, self.now)} ({self.reason})"
+        if self.probe_by is not None:
+            return f"{since}, probed by {self.probe_by}"
+        return f"{since}, until {moment(self.rests_till, self.now)}"
+
+    def as_json(self) -> dict[str, Any]:
+        state = "closed" if self.opened_at is None else "probing" if self.probe_by is not None else "open"
+        sums = {"used": self.used, "granted": self.granted, "waiting": self.waiting, "level": self.level}
+        return asdict(self) | sums | {"breaker": state}
+
+
+async def list_limits(session: Session) -> list[LimitState]:
+    """All limits that were ever declared, with what the live workers have of them."""
+    return [LimitState(**dict(row) | {"workers": json.loads(row["workers"])}) for row in await sql.limits(session)]
