@@ -1,0 +1,16 @@
+"""What `doctor` says: one thing that is wrong, and the command that mends it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+START = "penstock worker module:app"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong."""
+
+    name: str
+    sentence: str
+    command: str
+    evidence: dict[str, Any] = field(default_factory=dict)
