@@ -1,0 +1,27 @@
+"""The examples run to their end by themselves, and print what their pages promise."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.settings import DatabaseUrl
+from tests.processes import start
+
+FOLDER = Path(__file__).parents[1] / "examples/engine"
+LAST_WORDS = {
+    "greet.py": "a\\nb",
+    "book.py": "IT WAS A DARK AND STORMY NIGHT. THE END.",
+    "nightly.py": "removed: True",
+    "careful.py": "",
+}
+
+
+def test_every_example_is_here() -> None:
+    assert {path.name for path in FOLDER.glob("*.py")} == set(LAST_WORDS)
+
+
+@pytest.mark.parametrize("name", LAST_WORDS)
+async def test_an_example_runs(name: str, database_url: DatabaseUrl) -> None:
+    async with start(str(FOLDER / name), environ={"PENSTOCK_DATABASE_URL": database_url.reveal()}) as program:
+        assert await program.end(60) == 0
+        assert LAST_WORDS[name] in program.printed
