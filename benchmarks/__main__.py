@@ -5,7 +5,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from benchmarks.engine import MEASURES, run
+from benchmarks.engine import FLOW, MEASURES, run
 from benchmarks.stage import Scale
 
 
@@ -20,12 +20,15 @@ def main() -> int:
         metavar="FILE",
         help="also write everything there; as the table of the docs if it ends in .md",
     )
-    parser.add_argument("--only", action="append", choices=list(MEASURES), help="this measure alone; may be repeated")
+    parser.add_argument(
+        "--only", action="append", choices=[*MEASURES, *FLOW], help="this measure alone; may be repeated"
+    )
+    parser.add_argument("--flow", action="store_true", help="steps, fan-out, schedules and limits instead")
     given = parser.parse_args()
     scale = Scale.quick() if given.quick else Scale()
     if given.rounds is not None:
         scale = scale.with_rounds(max(1, given.rounds))
-    asyncio.run(run(scale, given.only or list(MEASURES), given.json))
+    asyncio.run(run(scale, given.only or list(FLOW if given.flow else MEASURES), given.json))
     return 0
 
 

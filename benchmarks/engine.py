@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.cost import clock
 from benchmarks.machine import describe
-from benchmarks.measures import asleep, backlog, ballast, drain, enqueue, idle, kill, pickup
+from benchmarks.measures import asleep, backlog, ballast, drain, enqueue, fanout, idle, kill, pickup, schedules, steps
 from benchmarks.report import Report, Row
 from benchmarks.stage import Scale, SideFailed, Stage, open_stage
 
@@ -22,6 +22,11 @@ MEASURES: dict[str, Measure] = {
     "kill": kill.measure,
     "idle": idle.measure,
 }
+FLOW: dict[str, Measure] = {  # the second half: --flow
+    "fanout": fanout.measure,
+    "steps": steps.measure,
+    "schedules": schedules.measure,
+}
 
 
 async def run(scale: Scale, names: list[str], file: Path | None) -> None:
@@ -29,7 +34,7 @@ async def run(scale: Scale, names: list[str], file: Path | None) -> None:
     began = clock()
     async with open_stage(scale) as stage:
         report = Report(await describe(stage.admin), asdict(scale))
-        for name, measure in MEASURES.items():
+        for name, measure in (MEASURES | FLOW).items():
             if name not in names:
                 continue
             print(f"{name} …", end="", flush=True)

@@ -152,8 +152,20 @@ async def idle(side: System, observer: Any, options: dict[str, Any]) -> None:
     say(worker=(own_after - own) / took, backends=(backends_after - backends) / took)
 
 
+async def flow(side: System, observer: Any, options: dict[str, Any]) -> None:
+    """Seconds that a job of this kind tells of itself; by Penstock alone, so it is no action of `System`."""
+    penstock: Any = side
+    await side.open()
+    working = asyncio.create_task(side.work(100))
+    await penstock.ask(options["kind"], 10)
+    start = await Mark.take(observer, options["postmaster"])
+    seconds = await penstock.ask(options["kind"], options["count"])
+    say(inside=seconds, **start.until(await Mark.take(observer, options["postmaster"])))
+    await _stop(working)
+
+
 ACTIONS: dict[str, Callable[[System, Any, dict[str, Any]], Awaitable[None]]] = {
-    action.__name__: action for action in (install, enqueue, drain, work, send, asleep, idle)
+    action.__name__: action for action in (install, enqueue, drain, work, send, asleep, idle, flow)
 }
 
 

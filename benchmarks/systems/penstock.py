@@ -23,11 +23,14 @@ class Side(System):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
+        self.began = 0.0
         self.app = Penstock(database_url=url)
         self.kinds = {
             "noop": self.app.job(name="noop")(self._noop),
             "sleep": self.app.job(name="sleep")(self._sleep),
             "paused": self.app.job(name="paused")(self._noop),
+            "fan": self.app.job(name="fan")(self._fan),
+            "climb": self.app.job(name="climb")(self._climb),
         }
 
     async def _noop(self, ctx: Any, n: int) -> None:
@@ -36,6 +39,28 @@ class Side(System):
     async def _sleep(self, ctx: Any, n: int) -> None:
         self.entered(n, ctx.attempt)
         await asyncio.sleep(3600)
+
+    async def _fan(self, ctx: Any, n: int) -> float:
+        """A parent of n; both of its attempts are in this process."""
+        if ctx.attempt == 1:
+            self.began = clock()
+        await ctx.map("all", [self.kinds["noop"](n=each) for each in range(n)])
+        return clock() - self.began
+
+    async def _climb(self, ctx: Any, n: int) -> float:
+        """Seconds of n steps that do nothing but return."""
+
+        async def rise(height: int) -> int:
+            return height
+
+        began = clock()
+        for each in range(n):
+            await ctx.step(f"step {each}", rise, each)
+        return clock() - began
+
+    async def ask(self, kind: str, count: int) -> float:
+        """The result of one job."""
+        return float(await self.app.result(await self.app.enqueue(self.kinds[kind](n=count)), timeout=120))
 
     async def install(self) -> None:
         async with self.app, self.app.transaction() as tx:

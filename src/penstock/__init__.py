@@ -5,19 +5,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.engine import Context as Context
+    from penstock.engine import Gap as Gap
     from penstock.engine import Penstock as Penstock
+    from penstock.errors import BadStep as BadStep
+    from penstock.errors import ChildFailed as ChildFailed
     from penstock.errors import JobCancelled as JobCancelled
     from penstock.errors import JobDead as JobDead
     from penstock.errors import LeaseLost as LeaseLost
     from penstock.errors import Permanent as Permanent
+    from penstock.errors import QueueFull as QueueFull
     from penstock.errors import RateLimited as RateLimited
     from penstock.errors import ResourceLimit as ResourceLimit
     from penstock.errors import Transient as Transient
 
 __version__ = "0.1.0"
 
-_HOMES = {"Penstock": "penstock.engine", "Context": "penstock.engine"} | dict.fromkeys(
-    ("JobCancelled", "JobDead", "LeaseLost", "Permanent", "RateLimited", "ResourceLimit", "Transient"),
+_HOMES = dict.fromkeys(("Penstock", "Context", "Gap"), "penstock.engine") | dict.fromkeys(
+    (
+        "BadStep",
+        "ChildFailed",
+        "JobCancelled",
+        "JobDead",
+        "LeaseLost",
+        "Permanent",
+        "QueueFull",
+        "RateLimited",
+        "ResourceLimit",
+        "Transient",
+    ),
     "penstock.errors",
 )
 

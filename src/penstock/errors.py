@@ -8,6 +8,7 @@
     │   ├── ServerUnusable          the embedded PostgreSQL cannot be made or started
     │   ├── DatabaseUnreachable     wrong address, wrong password, no such database
     │   ├── DatabaseUnsuitable      too old, or reached in a way that cannot work
+    │   ├── BudgetExceeded          more connections than the server can ever give
     │   └── NothingChanged          a redrive into the same code and settings in which the jobs failed
     ├── DatabaseTrouble             passes by itself; the engine retries it
     │   ├── CallTimedOut            no answer before the client's deadline; the outcome is unknown
@@ -23,14 +24,19 @@
     └── JobFailure                  what a handler may raise to say what shall happen to its job
         ├── Transient               try again, with backoff (so is every exception that is not listed here)
         ├── RateLimited             try again after `retry_after`; not charged
+        │   └── QueueFull           `enqueue` beyond the depth of a lane or queue
+        │   └── Resting             a dependency is left alone: its breaker is open, or it asked for it
         ├── ResourceLimit           memory or time ran out: fewer tries, and alone
         ├── Permanent               never again: encrypted, corrupt, unsupported
+        │   ├── BadStep             a step or map that cannot be kept: its name, input, result, calls
+        │   └── ChildFailed         a child of a map has no result; its text has the cause
         └── WorkerMustStop          not the job's fault: this process must not go on
             └── SchemaMismatch      the schema is more than one step newer or older than the code
 
 An error's text is a sentence for a person: what is wrong, then what to do.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 
@@ -64,6 +70,10 @@ class DatabaseUnreachable(CannotStart):
 
 class DatabaseUnsuitable(CannotStart):
     """The database answers, but Penstock cannot work with it."""
+
+
+class BudgetExceeded(CannotStart):
+    """The process needs more connections than the server can ever give it."""
 
 
 class NothingChanged(CannotStart):
@@ -125,9 +135,19 @@ class Transient(JobFailure):
 class RateLimited(JobFailure):
     """The other side asked for patience; waiting is not charged to the retry budget."""
 
-    def __init__(self, message: str = "", *, retry_after: timedelta | float = timedelta(seconds=30)) -> None:
+    def __init__(self, message: str = "", *, retry_after: timedelta | float | None = None) -> None:
         super().__init__(message or "rate limited")
-        self.retry_after = retry_after if isinstance(retry_after, timedelta) else timedelta(seconds=retry_after)
+        self.asked = retry_after is not None  # the other side has named a time, which then counts for all callers
+        seconds = 30 if retry_after is None else retry_after
+        self.retry_after = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+
+
+class Resting(RateLimited):
+    """Nobody calls a dependency for a while: its breaker is open, or it asked for patience."""
+
+
+class QueueFull(RateLimited):
+    """As many jobs wait as may; a handler that lets it pass comes again after `retry_after`, like its callers."""
 
 
 class ResourceLimit(JobFailure):
@@ -136,6 +156,18 @@ class ResourceLimit(JobFailure):
 
 class Permanent(JobFailure):
     """Cannot work, however often it is tried."""
+
+
+class BadStep(Permanent):
+    """A step or a map that cannot work, however often it is tried."""
+
+
+class ChildFailed(Permanent):
+    """Children of a map are dead, cancelled or discarded; their numbers are in `children`."""
+
+    def __init__(self, message: str, *, children: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.children = list(children)
 
 
 class WorkerMustStop(JobFailure):

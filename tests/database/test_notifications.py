@@ -7,7 +7,7 @@ from penstock.settings import DatabaseUrl, PoolSettings, Settings
 from tests.waiting import until
 
 LISTENERS = (
-    "select pid from pg_stat_activity where datname = current_database() and application_name = 'penstock-listen'"
+    "select pid from pg_stat_activity where datname = current_database() and application_name like 'penstock-listen%'"
 )
 
 
@@ -73,7 +73,7 @@ async def test_arrival_is_measured_again_and_again(database: Database, database_
     admin = await connect(database_url.with_database("postgres"), PoolSettings(size=1), "test")
     await admin.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity "
-        "where datname = 'postgres' and application_name = 'penstock-listen'"
+        "where datname = 'postgres' and application_name like 'penstock-listen%'"
     )
     await admin.close()
     await until(lambda: notifications.arriving)

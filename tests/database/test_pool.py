@@ -27,7 +27,7 @@ async def test_the_pool_is_warm_when_it_opens(database: Database) -> None:
         names = await session.fetch(
             "select application_name from pg_stat_activity where datname = current_database() and state is not null"
         )
-    assert [row[0] for row in names].count("penstock-test") == 4
+    assert sum(row[0].startswith("penstock-test ") for row in names) == 4
 
 
 async def test_uses_and_waits_are_counted(database_url: DatabaseUrl) -> None:
@@ -117,6 +117,16 @@ async def test_a_lost_connection_is_one_exception(database: Database) -> None:
             await tx.execute("select pg_terminate_backend(pg_backend_pid())")
     async with database.pool.session() as session:
         assert await session.fetchval("select 1") == 1
+
+
+async def test_a_connection_that_is_lost_before_the_commit_is_the_same_exception(database: Database) -> None:
+    """The driver refuses to send the COMMIT, with an error of its own."""
+    with pytest.raises(ConnectionLost):
+        async with database.pool.transaction() as tx:
+            await tx.execute("create table penstock.things (n int)")
+            tx.terminate()
+    async with database.pool.session() as session:
+        assert await session.fetchval("select to_regclass('penstock.things')") is None
 
 
 async def test_holding_a_connection_idle_is_logged_with_its_place(database: Database) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,14 +12,18 @@ from penstock.database import Database, Session
 from penstock.engine import Call, JobId, Kind
 from penstock.engine.chores import DEATHS_ALLOWED, rescue
 from penstock.engine.chores import sql as chores_sql
+from penstock.engine.context import Context, Desk
 from penstock.engine.fleet import Member, register
 from penstock.engine.fleet import sql as fleet_sql
 from penstock.engine.job import Job
+from penstock.engine.kinds import Kinds
 from penstock.engine.lanes import Claimer, Lanes
+from penstock.engine.limits import Limits
 from penstock.engine.outcome import Outcome
+from penstock.engine.permits import Allotments
 from penstock.engine.queue import Order, enqueue_orders
 from penstock.engine.queue import sql as queue_sql
-from penstock.engine.settler import Settled, settle
+from penstock.engine.settler import Settled, Settler, settle
 
 
 async def do_nothing(ctx: Any, n: int = 0) -> None:
@@ -82,6 +87,12 @@ class Shop:
     async def settle(self, worker_id: int, *outcomes: tuple[Job, Outcome]) -> set[int]:
         async with self.database.pool.transaction() as tx:
             return await settle(tx, worker_id, [Settled(job, outcome, 0.1) for job, outcome in outcomes])
+
+    def context(self, job: Job, worker_id: int, kind: Kind = nothing, code: str = "") -> Context:
+        pool = self.database.pool
+        nobody = Allotments(Limits(), Kinds(), lambda: 0.0, lambda: None)
+        lanes = partial(self.lanes.ids, self.database)
+        return Context(job, kind, Desk(pool, Settler(pool, worker_id), worker_id, code, lanes, nobody))
 
     async def beat(self, worker_id: int) -> Record | None:
         async with self.database.pool.session() as session:

@@ -7,7 +7,7 @@ Python, and `test_a_changed_gate_turns_both_red` changes the gates to see that i
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -188,6 +188,69 @@ async def test_over(shop: Shop) -> None:
     assert "was cancelled at" in (await why(shop, cancelled.id)).sentence
 
 
+async def limited(shop: Shop, *parts: tuple[int, int]) -> list[int]:
+    """A limit of 20 that the kind needs, and workers with what they were granted and use."""
+    await shop.run("insert into penstock.limits (name, permits) values ('llm', 20)")
+    await shop.run("insert into penstock.uses (kind, limit_name, amount) values ('nothing', 'llm', 1)")
+    workers = [await shop.worker() for _ in parts]
+    for worker, (granted, used) in zip(workers, parts, strict=True):
+        await shop.run("update penstock.workers set name = 'w' || id where id = $1", worker)
+        await shop.run(
+            """insert into penstock.allotments (limit_name, worker_id, granted, used, waiting, level)
+            values ('llm', $1, $2, $3, 1, 1)""",
+            worker,
+            granted,
+            used,
+        )
+    return workers
+
+
+async def test_all_permits_in_use(shop: Shop) -> None:
+    first, second = await limited(shop, (12, 12), (8, 8))
+    [job] = await shop.enqueue()
+    said = await why(shop, job)
+    assert said.because == "permits in use"
+    assert said.sentence.endswith(f"waits for llm: all 20 permits are in use (w{first}: 12, w{second}: 8).")
+    await shop.run("update penstock.allotments set used = 7 where worker_id = $1", second)
+    said = await why(shop, job)
+    assert said.because == "permits in use"
+    assert "19 of 20 permits are in use" in said.sentence
+    assert "and more calls at once are not dared yet (level 1.0, 1.0)" in said.sentence
+    await shop.run("update penstock.allotments set level = 8 where worker_id = $1", second)
+    assert (await why(shop, job)).because == "open"
+
+
+async def test_no_permit_was_granted(shop: Shop) -> None:
+    [worker] = await limited(shop, (0, 0))
+    [job] = await shop.enqueue()
+    said = await why(shop, job)
+    assert said.because == "permits"
+    assert f"waits for llm: 0 of 20 permits are in use (w{worker}: 0)" in said.sentence
+    assert await shop.claim(worker) == []
+
+
+async def test_an_open_breaker(shop: Shop) -> None:
+    [worker] = await limited(shop, (20, 0))
+    [job] = await shop.enqueue()
+    await shop.run(
+        """update penstock.limits
+        set opened_at = penstock.now(), rests_till = penstock.now() + interval '30 s', reason = 'no route'"""
+    )
+    said = await why(shop, job)
+    assert said.because == "breaker"
+    assert "waits for llm: its breaker is open since " in said.sentence
+    assert ", because no route; the next probe is at " in said.sentence
+    assert await shop.claim(worker) == []
+    await shop.run(
+        "update penstock.limits set probe_by = $1, probe_till = penstock.now() + interval '5 s'", await shop.worker()
+    )
+    assert "because no route; " in (await why(shop, job)).sentence
+    assert " probes it now." in (await why(shop, job)).sentence
+    await shop.run("update penstock.limits set probe_by = $1", worker)
+    assert (await why(shop, job)).because == "open"
+    assert len(await shop.claim(worker)) == 1
+
+
 # -- the property -------------------------------------------------------------------------------------------------
 
 QUEUES = ("default", "cpu")
@@ -204,10 +267,14 @@ class Fellow:
     draining: bool = False
     gone: bool = False
     runs_a_suspect: bool = False
+    granted: int | None = None  # of the limit that the kind b uses, two permits for each job
+    probes: bool = False
 
-    def may_take(self, lane: LaneKey, pauses: frozenset[tuple[str, str]], *, suspect: bool) -> bool:
+    def may_take(self, lane: LaneKey, pauses: frozenset[tuple[str, str]], *, suspect: bool, broken: bool) -> bool:
         queue, kind, share = lane
         if self.gone or self.draining or pauses & {("queue", queue), ("kind", kind), ("share", share)}:
+            return False
+        if kind == "b" and ((self.granted or 0) < 2 or (broken and not self.probes)):
             return False
         return queue in self.queues and kind in self.kinds and not (suspect and self.runs_a_suspect)
 
@@ -219,13 +286,14 @@ class World:
     jobs: tuple[tuple[LaneKey, int, bool], ...]  # lane, priority, suspect
     fellows: tuple[Fellow, ...]
     pauses: frozenset[tuple[str, str]]
+    broken: bool = False  # the breaker of that limit is open
 
     def claimable(self) -> set[int]:
         """The jobs, by their place, that some worker would take."""
         return {
             place
             for place, (lane, _, suspect) in enumerate(self.jobs)
-            if any(fellow.may_take(lane, self.pauses, suspect=suspect) for fellow in self.fellows)
+            if any(fellow.may_take(lane, self.pauses, suspect=suspect, broken=self.broken) for fellow in self.fellows)
         }
 
 
@@ -240,16 +308,39 @@ PAUSES = st.sampled_from(
 WORLDS = st.builds(
     World,
     st.lists(st.tuples(LANES, st.integers(-1, 1), st.booleans()), min_size=1, max_size=8).map(tuple),
-    st.lists(st.builds(Fellow, some(QUEUES), some(KINDS), st.booleans(), st.booleans(), st.booleans()), max_size=3).map(
-        tuple
-    ),
+    st.lists(
+        st.builds(
+            Fellow,
+            some(QUEUES),
+            some(KINDS),
+            st.booleans(),
+            st.booleans(),
+            st.booleans(),
+            st.sampled_from([None, 1, 2, 3]),
+        ),
+        max_size=3,
+    ).map(tuple),
     st.frozensets(PAUSES, max_size=2),
-)
+    st.booleans(),
+).flatmap(lambda world: st.integers(-1, len(world.fellows) - 1).map(lambda place: with_probe(world, place)))
+
+
+def with_probe(world: World, place: int) -> World:
+    """One of the workers has the probe; -1: nobody."""
+    fellows = tuple(replace(fellow, probes=number == place) for number, fellow in enumerate(world.fellows))
+    return replace(world, fellows=fellows)
 
 
 async def build(shop: Shop, world: World) -> list[int]:
     """The numbers of the world's jobs, in order."""
     await shop.run("truncate penstock.jobs, penstock.workers, penstock.pauses")
+    await shop.run("truncate penstock.limits, penstock.uses, penstock.allotments")
+    await shop.run("insert into penstock.uses (kind, limit_name, amount) values ('b', 'llm', 2)")
+    await shop.run(
+        """insert into penstock.limits (name, permits, opened_at, rests_till, reason) select 'llm', 9, at, at,
+        case when $1 then 'no route' end from (select case when $1 then penstock.now() end as at) as now""",
+        world.broken,
+    )
     for fellow in world.fellows:
         [worker] = await shop.run(
             """insert into penstock.workers (name, host, pid, version, queues, kinds, slots, lease, draining, gone_at, gone_why)
@@ -260,6 +351,17 @@ async def build(shop: Shop, world: World) -> list[int]:
             fellow.draining,
             fellow.gone,
         )
+        if fellow.granted is not None:
+            await shop.run(
+                """insert into penstock.allotments (limit_name, worker_id, granted, used, waiting, level)
+                values ('llm', $1, $2, $2, 1, 1)""",
+                worker["id"],
+                fellow.granted,
+            )
+        if fellow.probes:
+            await shop.run(
+                "update penstock.limits set probe_by = $1, probe_till = penstock.now() + interval '1 h'", worker["id"]
+            )
         if fellow.runs_a_suspect:
             await shop.run(
                 """insert into penstock.jobs (lane, args, state, suspect, worker_id, claimed_at)
@@ -322,14 +424,20 @@ GATES: list[tuple[str, Callable[[str], str]]] = [
     ("any queue", lambda text: text.replace("lane.queue = any (worker.queues) and ", "")),
     ("any kind", lambda text: text.replace(" and lane.kind = any (worker.kinds)", "")),
     ("draining workers, too", lambda text: text.replace("when worker.draining then 'draining'", "")),
+    ("no permits", lambda text: text.replace("coalesce(part.granted, 0) < use.amount", "false")),
+    ("a breaker", lambda text: text.replace("bound.opened_at is not null and (", "false and (")),
 ]
 FULL = World(
     jobs=tuple(((queue, kind, share), 0, False) for queue in QUEUES for kind in KINDS for share in SHARES),
     fellows=(
         Fellow(("default",), ("a",)),
-        Fellow(("cpu",), ("b",), draining=True),
+        Fellow(("cpu",), ("a",), draining=True),
+        Fellow(("cpu",), ()),
+        Fellow(("default",), ("b",), granted=1, probes=True),
+        Fellow(("cpu",), ("b",), granted=2),
     ),
     pauses=frozenset({("share", "y")}),
+    broken=True,
 )
 
 

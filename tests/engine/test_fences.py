@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.engine.executor import Context, Desk
+from penstock.engine.context import Context
 from penstock.engine.job import Job
 from penstock.engine.outcome import Bury, Cancelled, Done, Failure, Outcome, Release, Retry, Snooze
 from penstock.engine.settler import Settler, sql
@@ -59,7 +59,7 @@ async def test_a_second_attempt_of_the_same_worker_is_another_one(shop: Shop) ->
 
 
 def context_of(shop: Shop, worker_id: int, job: Job) -> Context:
-    return Context(job, Desk(shop.database.pool, Settler(shop.database.pool, worker_id), worker_id, ""))
+    return shop.context(job, worker_id)
 
 
 async def test_a_stale_finish_writes_nothing(shop: Shop) -> None:

@@ -4,9 +4,11 @@ import json
 
 from penstock.database import Database
 from penstock.engine.chores import DEATHS_ALLOWED
+from penstock.engine.chores import sql as chores_sql
 from penstock.engine.fleet import sql
 from penstock.engine.outcome import Done
 from tests.engine.conftest import Shop, make_kind, nothing
+from tests.waiting import until
 
 
 async def hold_lock(database: Database, worker_id: int) -> "object":
@@ -179,3 +181,51 @@ async def test_suspects_that_nobody_serves_do_not_hide_the_others(shop: Shop) ->
     job = await shop.claim_suspect(worker)
     assert job is not None
     assert job.id == served
+
+
+async def declare(shop: Shop) -> list[int]:
+    """The second look alone, as it comes to a worker whose first look was before all that happened since."""
+    async with shop.database.pool.session() as session:
+        return [row["id"] for row in await chores_sql.declare_gone(session, worker_id=0)]
+
+
+async def test_a_beat_between_the_two_looks_counts_at_the_second(shop: Shop) -> None:
+    worker = await shop.worker()
+    await shop.look()
+    await shop.advance(0.6)
+    await shop.beat(worker)
+    assert await declare(shop) == []
+    await shop.run("update penstock.workers set unlocked_at_beat = beat_at")
+    assert await declare(shop) == [worker]
+
+
+async def test_a_restart_between_the_two_looks_counts_at_the_second(shop: Shop) -> None:
+    worker = await shop.worker()
+    await shop.look()
+    await shop.advance(0.6)
+    await shop.run("update penstock.workers set unlocked_at_server = unlocked_at_server - interval '1 hour'")
+    assert await declare(shop) == []
+    await shop.run("update penstock.workers set unlocked_at_server = pg_postmaster_start_time()")
+    assert await declare(shop) == [worker]
+
+
+async def test_a_frozen_worker_in_a_transaction_loses_its_session(shop: Shop) -> None:
+    """Its lock would keep its job from being rescued for as long as it is frozen: no timeout of the server applies."""
+    [number] = await shop.enqueue()
+    worker, other = await shop.worker(), await shop.worker()
+    await shop.claim(worker)
+    frozen = await shop.database.direct("frozen")
+    young = await shop.database.direct("young")
+    await frozen.execute("begin")
+    await frozen.execute("select from penstock.jobs for update")
+    await shop.run("update penstock.workers set beat_at = beat_at - interval '1 hour' where id = $1", worker)
+    assert await shop.look() == [worker]
+    await young.execute("begin; select 1")
+    await shop.rescue(worker)
+    assert await shop.state(number) == "running", "it was locked"
+    await until(frozen.is_closed)
+    await shop.rescue(worker)
+    assert await shop.state(number) == "ready"
+    assert await young.fetchval("select 1") == 1, "of the same process, and begun after its return"
+    assert await shop.claim_suspect(other) is not None
+    young.terminate()

@@ -16,10 +16,11 @@ import pytest
 
 from penstock.database import Database
 from penstock.database.migrations import FOLDER, migrate
+from penstock.engine import Kind
 from penstock.operations import Finding, examine
 from penstock.settings import DatabaseUrl, Settings
 from tests.processes import Started
-from tests.yard import SHOP, Yard
+from tests.yard import SHOP, Yard, anything
 
 
 async def findings(yard: Yard, name: str) -> list[Finding]:
@@ -268,3 +269,54 @@ async def test_a_pause(yard: Yard, option: tuple[str, str]) -> None:
     assert finding.sentence.startswith(f"The {option[0].removeprefix('--')} {option[1]} has been paused since")
     await obey(yard, finding)
     await vanished(yard, "paused")
+
+
+async def oversleep(yard: Yard) -> None:
+    """An hourly schedule whose tick was two hours ago, and nobody was there."""
+    await yard.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
+    await yard.run("update penstock.schedules set next_at = next_at - interval '3 hours'")
+
+
+async def test_an_overdue_schedule(yard: Yard) -> None:
+    await oversleep(yard)
+    finding = await found(yard, "schedule-overdue")
+    assert finding.sentence.startswith("1 schedule should have ticked and did not (hourly); hourly is ")
+    assert finding.evidence["schedules"][0]["share"] == "_system"
+
+
+async def test_an_overdue_schedule_is_removed_by_a_worker(yard: Yard) -> None:
+    await oversleep(yard)
+    await obey(yard, await found(yard, "schedule-overdue"))
+    await vanished(yard, "schedule-overdue")
+    await yard.until("select from penstock.job_history")
+
+
+# -- limits -------------------------------------------------------------------------------------------------------
+
+BRITTLE = """
+from penstock import Penstock
+
+app = Penstock()
+app.limit("scanner", 1, rest="1h", breaker_after=1)
+
+
+@app.job(uses={"scanner": 1}, retries=0)
+async def read(ctx, broken=False):
+    if broken:
+        raise OSError("no route")
+"""
+
+
+async def test_an_open_breaker_is_removed_by_closing_it(yard: Yard) -> None:
+    (yard.folder / "brittle.py").write_text(BRITTLE)
+    await yard.worker(place="brittle:app")
+    await yard.enqueue("read", broken=True)
+    finding = await found(yard, "breaker-open")
+    assert finding.sentence.startswith("The breaker of scanner is open since")
+    assert "(OSError: no route), until" in finding.sentence
+    waiting = await yard.enqueue("read")
+    assert await findings(yard, "unserved-kind") == [], "somebody serves it; only the scanner rests"
+    assert finding.command == "penstock limits close scanner"
+    await obey(yard, finding)
+    await vanished(yard, "breaker-open")
+    await yard.until_state(waiting, "done")

@@ -12,6 +12,7 @@ from penstock import Context, Penstock
 from penstock.database import open_database
 from penstock.database.notifications import Notifications
 from penstock.database.session import connect
+from penstock.engine.budget import connections_needed
 from penstock.errors import DatabaseUnsuitable
 from penstock.settings import DatabaseUrl, PoolSettings, Settings
 from tests.conftest import make_home
@@ -112,5 +113,7 @@ async def test_jobs_through_a_pooler(settings: Settings, database_url: DatabaseU
         assert [await app.result(number, timeout="30s") for number in numbers] == list(range(100))
         async with app.transaction() as tx:
             assert await tx.fetchval("select count(*) from penstock.effects") == 50
+            counted = await tx.fetchval("select connections from penstock.workers")
+            assert counted == connections_needed(8, pooled=True), "the pool's are the pooler's"
         stop.set()
         await work

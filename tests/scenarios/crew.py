@@ -71,7 +71,7 @@ class Hand:
 
     @property
     def logged(self) -> str:
-        return self._log.read_text()
+        return self._log.read_text() if self._log.exists() else ""
 
     def lines(self, event: str) -> list[dict[str, Any]]:
         """The log lines of one event."""
@@ -98,11 +98,13 @@ class Crew:
         connection: "asyncpg.Connection[asyncpg.Record]",
         folder: Path,
         environ: Mapping[str, str],
+        module: str = "tests.scenarios.workshop",
     ) -> None:
         self.client = client
         self.connection = connection
         self._folder = folder
         self._environ = environ
+        self._module = module
         self._numbers = count(1)
         self._stack = AsyncExitStack()
 
@@ -114,7 +116,7 @@ class Crew:
         script = (
             "import os, runpy, sys; log = os.open(sys.argv.pop(1), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600); "
         )
-        script += "os.dup2(log, 1); os.dup2(log, 2); runpy.run_module('tests.scenarios.workshop', run_name='__main__')"
+        script += f"os.dup2(log, 1); os.dup2(log, 2); runpy.run_module('{self._module}', run_name='__main__')"
         started = await self._stack.enter_async_context(
             start("-c", script, str(log), *options, environ={**settings, **self._environ, **environ})
         )

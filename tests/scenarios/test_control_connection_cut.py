@@ -9,7 +9,7 @@ from tests.scenarios.crew import Crew
 # It waits until they are gone: a lock that is held afterwards is a new one.
 CUT = """
 select count(*) filter (where pg_terminate_backend(pid, 5000)) from pg_stat_activity
-where application_name = 'penstock-beat' and datname = current_database()
+where application_name like 'penstock-beat%' and datname = current_database()
 """
 HELD = """
 select count(*) from pg_locks

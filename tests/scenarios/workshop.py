@@ -12,11 +12,14 @@ import signal
 import time
 from collections.abc import Sequence
 
+import aiohttp
+
 from penstock import Context, Penstock, Permanent
 from penstock.cli.running import Stop, run_until_stopped
 
 TABLES = """
 create table begun (job bigint not null, attempt int not null, pid int not null, at timestamptz default clock_timestamp());
+create table computed (job bigint not null, step text not null, attempt int not null);
 create table effects (job bigint not null, attempt int not null, at timestamptz default clock_timestamp());
 """
 
@@ -128,6 +131,65 @@ async def refuse(ctx: Context) -> None:
     raise Permanent("No.")
 
 
+STEPS = ("read", "draw", "bind", "send")
+
+
+@app.job()
+async def make_in_steps(ctx: Context, hang_in: str) -> list[str]:
+    """Some steps, of which one never ends in the first attempt."""
+    await begin(ctx)
+
+    async def compute(step: str) -> str:
+        async with app.transaction() as tx:
+            await tx.execute(
+                "insert into computed (job, step, attempt) values ($1, $2, $3)", ctx.job.id, step, ctx.attempt
+            )
+        if step == hang_in and ctx.attempt == 1:
+            await asyncio.sleep(60)
+        return step.upper()
+
+    made = [await ctx.step(step, compute, step) for step in STEPS]
+    async with ctx.finish(result=made) as tx:
+        await tx.execute("insert into effects (job, attempt) values ($1, $2)", ctx.job.id, ctx.attempt)
+    return made
+
+
+@app.job()
+async def read_page(ctx: Context, page: int) -> None:
+    """A child: a little work, an effect, and a result."""
+    await asyncio.sleep(0.001 * (page % 10))
+    async with ctx.finish(result=page) as tx:
+        await tx.execute("insert into effects (job, attempt) values ($1, $2)", ctx.job.id, ctx.attempt)
+
+
+@app.job()
+async def read_book(ctx: Context, pages: int) -> None:
+    """A parent of many."""
+    await begin(ctx)
+    read = await ctx.map("pages", [read_page(page=page) for page in range(pages)])
+    async with ctx.finish(result=sum(read)) as tx:
+        await tx.execute("insert into effects (job, attempt) values ($1, $2)", ctx.job.id, ctx.attempt)
+
+
+if service := os.environ.get("WORKSHOP_SERVICE"):  # the address of a server that counts its visitors
+    app.limit("service", 5)
+
+    async def visit() -> None:
+        async with aiohttp.ClientSession() as client, client.get(f"{service}/{os.getpid()}"):
+            pass
+
+    @app.job()
+    async def call(ctx: Context) -> None:
+        """A permit for each call."""
+        async with ctx.limit("service"):
+            await visit()
+
+    @app.job(uses={"service": 1})
+    async def call_alone(ctx: Context) -> None:
+        """A permit for as long as the job runs."""
+        await visit()
+
+
 async def work(stop: Stop, concurrency: int, lease: str, drain: str) -> int:
     async with app:
         await app.work(concurrency=concurrency, stop=stop.requested, lease=lease, drain=drain)
@@ -140,7 +202,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("--lease", default="15s")
     options.add_argument("--drain", default="20s")
     options.add_argument("--kinds", nargs="*", help="serve only these")
+    options.add_argument("--schedule", help="declare `make` by this rule")
     chosen = options.parse_args(arguments)
+    if chosen.schedule:
+        app.schedule("making", chosen.schedule, make(), missed="all")
     for kind in set(app.kinds) - set(chosen.kinds or app.kinds):
         del app.kinds[kind]
     return run_until_stopped(app.settings, lambda stop: work(stop, chosen.concurrency, chosen.lease, chosen.drain))

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 from penstock.database import EmbeddedServer, Session, reach_database, statements
 from penstock.database.binaries import find_program
 from penstock.database.database import bring_schema
+from penstock.engine.sweep import HOT_TABLES
 from penstock.errors import CannotStart
 from penstock.settings import DatabaseUrl, Settings, load_settings
 
@@ -21,6 +23,7 @@ sql = statements(__file__)
 app = typer.Typer(
     help="Start, stop, look into, dump and restore the database.", no_args_is_help=True, rich_markup_mode=None
 )
+VACUUM_LIMIT = 24 * 3600.0  # seconds
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
@@ -67,6 +70,12 @@ def migrate() -> None:
     asyncio.run(main())
 
 
+@app.command()
+def vacuum() -> None:
+    """Clean the tables whose rows live for seconds, and renew their statistics; the work goes on meanwhile."""
+    asyncio.run(_vacuum(load_settings().settings))
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def psql(context: typer.Context) -> None:
     """Open psql; further arguments are psql's own, such as -c "select 1"."""
@@ -86,6 +95,22 @@ def restore(
 ) -> None:
     """Read a dump into the database, all of it or nothing, and migrate it to this release."""
     raise typer.Exit(asyncio.run(_restore(load_settings().settings, file, replace=replace)))
+
+
+async def _vacuum(settings: Settings) -> None:
+    """Past any pooler, and without the deadline of ordinary calls: a large table takes minutes."""
+    async with reach_database(settings, progress=_tell, migrating=False) as reached:
+        session = await reached.address.open_session("vacuum", direct=True)
+        try:
+            await session.execute("set statement_timeout = 0")
+            for table in await sql.vacuums(session, tables=list(HOT_TABLES)):
+                began = time.monotonic()
+                await session.execute(table["statement"], timeout=VACUUM_LIMIT)
+                left = await sql.dead_rows.value(session, name=table["name"])
+                seconds = time.monotonic() - began
+                typer.echo(f"{table['name']}: {table['dead']:,} dead rows before, {left:,} left, in {seconds:.1f} s")
+        finally:
+            session.terminate()
 
 
 async def _psql(settings: Settings, arguments: list[str]) -> int:

@@ -7,14 +7,23 @@ import typer
 
 from penstock.cli.asking import Json, ask, decoded, duration, print_json, print_table
 from penstock.engine import Penstock
+from penstock.engine.budget import Budget, connections_needed, read_budget
 from penstock.engine.fleet import sql
-from penstock.engine.wording import listed, span
+from penstock.engine.wording import counted, listed, span
+from penstock.settings import load_settings
 
 
 def fleet(
-    gone: Annotated[str, typer.Option(help="Also those that left within this time.")] = "1h", as_json: Json = False
+    gone: Annotated[str, typer.Option(help="Also those that left within this time.")] = "1h",
+    budget: Annotated[
+        bool, typer.Option("--budget", help="Instead, the connections that the workers may open.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """List the workers, and those that left lately."""
+    if budget:
+        _print_budget(as_json=as_json)
+        return
     within = duration("--gone", gone)
 
     async def look(penstock: Penstock) -> list[dict[str, Any]]:
@@ -30,6 +39,45 @@ def fleet(
     if workers:
         print_table(
             ("id", "worker", "status", "running", "pool", "queues", "kinds", "beat", "code"), map(_cells, workers)
+        )
+
+
+def _print_budget(*, as_json: bool) -> None:
+    pool_size = load_settings().settings.pool.size  # this command itself has a smaller one
+
+    async def look(penstock: Penstock) -> Budget:
+        pooled = penstock.database.reached.address.pooled
+        need = connections_needed(pool_size, pooled=pooled)
+        return await penstock.database.pool.repeat(lambda session: read_budget(session, need, pooled=pooled))
+
+    budget = ask(look)
+    more = max(0, budget.free // budget.need)
+    facts = {
+        "limits": [vars(limit) for limit in budget.limits],
+        "workers": [{"worker": name, "connections": connections} for name, connections in budget.allowances],
+        "promised": budget.promised,
+        "others": budget.tightest.others,
+        "free": budget.free,
+        "pool_size": pool_size,
+        "need": budget.need,
+        "fit": more,
+        "pooled": budget.pooled,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    print_table(
+        ("limit", "connections", "others have"), ((each.name, each.size, each.others) for each in budget.limits)
+    )
+    if budget.allowances:
+        print_table(("worker", "may open"), budget.allowances)
+    typer.echo(
+        f"{max(0, budget.free)} of {budget.tightest.size} are free: {counted(more, 'more worker')} with pool.size {pool_size} "
+        f"({budget.need} connections) {'fits' if more == 1 else 'fit'}."
+    )
+    if budget.pooled:
+        typer.echo(
+            "Behind a pooler only the connections past it are counted: what it opens at the server is not known."
         )
 
 

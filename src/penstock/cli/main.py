@@ -9,7 +9,7 @@ import sys
 import typer
 
 from penstock import __version__
-from penstock.cli import config, db, dead, doctor, fleet, jobs, pausing, processes, up, why
+from penstock.cli import config, db, dead, doctor, fleet, jobs, limits, pausing, processes, schedule, up, why
 from penstock.errors import BadJob, CannotStart, JobNotFound, PenstockError
 from penstock.telemetry import mask
 
@@ -27,6 +27,8 @@ app.command("worker")(processes.worker)
 app.command("fleet")(fleet.fleet)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
+app.add_typer(schedule.app, name="schedule")
+app.add_typer(limits.app, name="limits")
 app.command("why")(why.why)
 app.command("pause")(pausing.pause)
 app.command("resume")(pausing.resume)

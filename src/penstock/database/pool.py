@@ -161,7 +161,14 @@ class Pool:
             except BaseException:
                 await _roll_back(session, work)
                 raise
-            await work.commit()
+            try:
+                await work.commit()
+            except (
+                asyncpg.InterfaceError
+            ) as error:  # the driver knew before it sent the COMMIT that nobody would hear it
+                if not session.is_closed():
+                    raise
+                raise session.lost(error) from error
 
     async def repeat(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Run a read or an idempotent write, again if its connection is lost, until the deadline of one call."""

@@ -5,6 +5,8 @@
 calls it, and the moment of the last answer is known, from which the pool's hold budget is measured.
 """
 
+import os
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from math import inf
@@ -22,6 +24,8 @@ if TYPE_CHECKING:  # generic in its type stubs only
     _Driver = asyncpg.Connection[asyncpg.Record]
 else:
     _Driver = asyncpg.Connection
+
+MARK_MAX = 40  # characters
 
 LOST = (
     OSError,
@@ -73,15 +77,16 @@ class Session(_Driver):
             ) from error
         except LOST as error:
             self.terminate()
-            raise self._lost(error) from error
+            raise self.lost(error) from error
         except asyncpg.InterfaceError as error:  # misuse, or the driver's word for "closed under my hands"
             if not self.is_closed():
                 raise
-            raise self._lost(error) from error
+            raise self.lost(error) from error
         finally:
             self.idle_since = time.monotonic()
 
-    def _lost(self, error: Exception) -> Exception:
+    def lost(self, error: Exception) -> Exception:
+        """The driver's words for a closed connection, as ours."""
         if self.overheld:
             return HeldTooLong(
                 "The transaction kept its connection without using it and was ended; do slow work outside."
@@ -99,11 +104,21 @@ async def connect(url: DatabaseUrl, pool: PoolSettings, role: str, *, pooled: bo
         command_timeout=pool.call_timeout.total_seconds(),
         # A pooler gives each transaction another server: what was prepared or set on one is unknown to the next.
         statement_cache_size=0 if pooled else 200,
-        server_settings={"application_name": f"penstock-{role}"} | ({} if pooled else session_settings(pool)),
+        server_settings={"application_name": f"penstock-{role}"}
+        if pooled  # who is behind a connection of the pooler changes with each transaction
+        else {"application_name": f"penstock-{role} {process_mark()}"} | session_settings(pool),
         connection_class=Session,
     )
     session.idle_since = time.monotonic()
     return session
+
+
+def process_mark() -> str:
+    """Host and process, as in a worker's name: so the server's list of sessions tells whose they are.
+
+    An application_name has 63 bytes, so of a long host name only the end is left. budget.sql cuts names in the same way.
+    """
+    return f"{socket.gethostname()}:{os.getpid()}"[-MARK_MAX:]
 
 
 def session_settings(pool: PoolSettings) -> dict[str, str]:

@@ -13,14 +13,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
 
 from penstock.database import Database, Session
-from penstock.engine.chores import Chores
+from penstock.engine.chores import TICK, Chores
 from penstock.engine.fleet import sql
 from penstock.engine.lease import Lease
 from penstock.engine.vitals import vitals
@@ -45,7 +45,7 @@ class Beat:
     def __init__(
         self,
         database: Database,
-        worker_id: int,
+        chores: Chores,
         lease: Lease,
         *,
         on_first: Callable[[], None],
@@ -54,7 +54,7 @@ class Beat:
         load: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self._database = database
-        self._worker_id = worker_id
+        self._worker_id = chores.worker_id
         self._lease = lease
         self._on_first = on_first
         self._on_commands = on_commands
@@ -64,22 +64,29 @@ class Beat:
         self._main_thread = threading.get_ident()
         self._thread = threading.Thread(target=self._run, name="beat", daemon=True)
         self._end = threading.Event()
-        self._stopping: asyncio.Event | None = None
+        self._woken: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._chores = Chores(database.settings, worker_id)
+        self._chores = chores
         self._stack_logged = False
         self.first = asyncio.Event()  # of the main loop: before the first beat no job may be claimed
         self.ticked_at = time.monotonic()  # by the main loop
         self.draining = False
+        self.exchange: Callable[[Session], Awaitable[float]] | None = None  # of permits, after each beat
 
     def start(self) -> None:
         self._thread.start()
 
+    def hurry(self) -> None:
+        """Beat now, as it were; from the main loop."""
+        if self._loop is not None and self._woken is not None and not self._woken.is_set():
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._woken.set)
+
     async def stop(self) -> None:
         self._end.set()
-        if self._loop is not None and self._stopping is not None:
+        if self._loop is not None and self._woken is not None:
             with contextlib.suppress(RuntimeError):  # it has ended by itself, because we were declared gone
-                self._loop.call_soon_threadsafe(self._stopping.set)
+                self._loop.call_soon_threadsafe(self._woken.set)
         await asyncio.to_thread(self._thread.join, 5)
 
     def _run(self) -> None:
@@ -88,7 +95,7 @@ class Beat:
 
     async def _beat_until_stopped(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._stopping = asyncio.Event()
+        self._woken = asyncio.Event()
         session: Session | None = None
         while not self._end.is_set():
             try:
@@ -98,7 +105,7 @@ class Beat:
                 if not await self._beat(session):
                     self._tell(self._on_gone)
                     break
-                wait = await self._chores.do(session)
+                wait = await self._do_chores(session)
             except TROUBLE as error:
                 log.warning("beat failed", worker=self._worker_id, error=str(error))
                 if session is not None:
@@ -137,14 +144,28 @@ class Beat:
         )
         return True
 
+    async def _do_chores(self, session: Session) -> float:
+        """A chore that cannot be done must not end the sign of life."""
+        try:
+            wait = await self._chores.do(session)
+            return min(wait, await self.exchange(session)) if self.exchange is not None else wait
+        except TROUBLE:
+            raise
+        except Exception:  # noqa: BLE001  a fault of ours, or of a row that nobody foresaw
+            log.exception("a chore failed", worker=self._worker_id)
+            session.terminate()  # it may be in the middle of a transaction
+            return TICK
+
     async def _pause(self, seconds: float) -> None:
-        if self._stopping is None or seconds <= 0:
+        if self._woken is None or seconds <= 0:
             return
         try:
             async with asyncio.timeout(seconds):
-                await self._stopping.wait()
+                await self._woken.wait()
         except TimeoutError:
             return
+        if not self._end.is_set():  # somebody is in a hurry
+            self._woken.clear()
 
     def _tell(self, callback: Callable[..., None], *arguments: Any) -> None:
         if not self._main.is_closed():

@@ -24,6 +24,7 @@ class Waiting:
     share: str
     paused: bool
     open: bool  # for at least one live worker
+    shut: bool  # for one that serves it, by a limit
     depth: int
     oldest_id: int
     oldest_age: timedelta

@@ -36,11 +36,12 @@ with recursive
   -- include: gates.sql admission
   ,
   gates as (
-    select lane, queue, kind, share, bool_or(verdict = 'paused') as paused, bool_or(verdict = 'open') as open
+    select lane, queue, kind, share, bool_or(verdict = 'paused') as paused, bool_or(verdict = 'open') as open,
+      bool_or(verdict in ('breaker', 'permits')) as shut
     from admission where lane in (select lane from counted)
     group by lane, queue, kind, share
   )
-select gates.queue, gates.kind, gates.share, gates.paused, gates.open, counted.depth, counted.oldest_id,
+select gates.queue, gates.kind, gates.share, gates.paused, gates.open, gates.shut, counted.depth, counted.oldest_id,
   penstock.now() - counted.oldest_at as oldest_age
 from counted join gates on gates.lane = counted.lane
 order by counted.oldest_at

@@ -9,8 +9,11 @@ import time
 from penstock import telemetry
 from penstock.database import Session, statements
 from penstock.engine.failpoint import reach
-from penstock.engine.history import make_partitions
-from penstock.engine.settler import sql as settler_sql
+from penstock.engine.family import count_down, sweep_families
+from penstock.engine.lanes import wake_lanes
+from penstock.engine.permits import sql as permits_sql
+from penstock.engine.scheduler import Scheduler
+from penstock.engine.sweep import Sweeper
 from penstock.settings import Settings
 from penstock.telemetry import log
 
@@ -29,9 +32,11 @@ promoted = telemetry.counter("penstock_jobs_promoted_total", "Jobs whose time ha
 class Chores:
     """The chores of one worker."""
 
-    def __init__(self, settings: Settings, worker_id: int) -> None:
+    def __init__(self, settings: Settings, worker_id: int, scheduler: Scheduler) -> None:
         self._settings = settings
-        self._worker_id = worker_id
+        self.worker_id = worker_id
+        self._scheduler = scheduler
+        self._sweeper = Sweeper(settings)
         self._sweep_at = 0.0
 
     async def do(self, session: Session) -> float:
@@ -44,41 +49,46 @@ class Chores:
         due = await sql.promote_jobs(session, bite=BITE)
         promoted.inc(len(due))
         woken |= {row["lane"] for row in due}
-        if woken:
-            queues = await sql.queues_of(session, lanes=sorted(woken))
-            await settler_sql.wake_queues(session, queues=[row["queue"] for row in queues])
-        if len(due) == BITE:
+        await wake_lanes(session, woken)
+        until_tick = await self._scheduler.do(session)
+        if len(due) == BITE or until_tick == 0.0:
             return 0.0
         if time.monotonic() > self._sweep_at:
             self._sweep_at = time.monotonic() + SWEEP_EVERY
             await self._sweep(session)
         next_due = await sql.next_due.value(session)
-        return TICK if next_due is None else min(TICK, max(next_due, 0.005))
+        return min([TICK, *(max(wait, 0.005) for wait in (next_due, until_tick) if wait is not None)])
 
     async def _find_gone(self, session: Session) -> list[int]:
-        await sql.note_missing_locks.run(session, worker_id=self._worker_id)
-        for row in await sql.declare_gone(session, worker_id=self._worker_id):
+        await sql.note_missing_locks.run(session, worker_id=self.worker_id)
+        for row in await sql.declare_gone(session, worker_id=self.worker_id):
             expiries.labels(row["gone_why"]).inc()
             log.warning("a worker is gone", worker=row["name"], why=row["gone_why"])
+            await sql.end_sessions.run(session, gone_id=row["id"])  # of a frozen one: others would wait for its locks
         return [row["worker_id"] for row in await sql.gone_with_jobs(session)]
 
     async def _sweep(self, session: Session) -> None:
         """What nobody waits for."""
-        await make_partitions(session)
-        await sql.sweep_keys.run(session, bite=BITE)
-        await sql.sweep_workers.run(session)
+        await sweep_families(session, BITE)
+        await permits_sql.sweep_allotments.run(session)
+        if await self._sweeper.sweep(session):
+            self._sweep_at = 0.0  # there is more: go on with the next beat
 
 
 async def rescue(session: Session, gone_id: int) -> set[int]:
     """Take back what a lost worker had, bite by bite; the lanes to wake."""
     lanes: set[int] = set()
     while True:
-        rows = await sql.rescue_jobs(session, gone_id=gone_id, bite=BITE, deaths_allowed=DEATHS_ALLOWED)
+        async with session.transaction():
+            rows = await sql.rescue_jobs(session, gone_id=gone_id, bite=BITE, deaths_allowed=DEATHS_ALLOWED)
+            cancelled = [row["id"] for row in rows if row["cancelling"]]
+            ended = await sql.cancel_rescued(session, ids=cancelled) if cancelled else []
+            dead = [row for row in rows if row["state"] == "dead"]
+            await count_down(session, [row["fanout"] for row in [*ended, *dead]])
         for row in rows:
             rescued.labels(row["state"]).inc()
             lanes.add(row["lane"])
-        cancelled = [row["id"] for row in rows if row["cancelling"]]
-        if cancelled:
-            await sql.cancel_rescued(session, ids=cancelled)
+        if not rows:  # who declared it gone did not get that far; the next round will have what is locked
+            await sql.end_sessions.run(session, gone_id=gone_id)
         if len(rows) < BITE:
             return lanes

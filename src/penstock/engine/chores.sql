@@ -72,7 +72,19 @@ set state = case when suspect and deaths + 1 >= :deaths_allowed then 'dead' else
   attempts = attempts || row(attempt, worker_id, claimed_at, extract(epoch from penstock.now() - claimed_at), 'lost',
     'the worker was lost')::penstock.attempt
 where id = any (array(select id from lost))
-returning id, lane, state::text as state, cancelling
+returning id, lane, state::text as state, cancelling, fanout
+
+-- name: end_sessions
+-- A frozen process keeps the locks of its transactions. In the middle of a message, between Parse and Bind, the server waits
+-- for the rest without any timeout: neither idle in a transaction nor running a statement. So who is gone loses the sessions
+-- whose transactions began before that. The mark is that of session.py.
+select pg_terminate_backend(session.pid)
+from penstock.workers as worker
+join pg_stat_activity as session on session.application_name like 'penstock-%'
+  and split_part(session.application_name, ' ', 2) = right(worker.name, 40)
+where worker.id = :gone_id and worker.gone_at is not null
+  and session.datname = current_database() and session.usename = current_user and session.pid <> pg_backend_pid()
+  and session.xact_start < clock_timestamp() - (penstock.now() - worker.gone_at)
 
 -- name: promote_jobs
 -- later -> ready, in bounded bites, by every worker.
@@ -88,18 +100,6 @@ returning lane
 select extract(epoch from run_at - penstock.now())::float8
 from penstock.jobs where state = 'later' order by run_at limit 1
 
--- name: queues_of
-select distinct queue from penstock.lanes where id = any (:lanes::int[])
-
--- name: sweep_keys
-with expired as (
-  select key from penstock.job_keys where until <= penstock.now() order by until limit :bite for update skip locked
-)
-delete from penstock.job_keys where key = any (array(select key from expired))
-
--- name: sweep_workers
-delete from penstock.workers where gone_at < penstock.now() - interval '7 days'
-
 -- name: cancel_rescued
 -- ready -> cancelled (history): its worker was lost before it could obey.
 with ended as (
@@ -110,7 +110,9 @@ freed as (
 ),
 moved as (
   insert into penstock.job_history
-    (id, lane, outcome, priority, attempt, failures, enqueued_at, finished_at, args, error, attempts)
-  select id, lane, 'cancelled', priority, attempt, failures, enqueued_at, penstock.now(), args, error, attempts from ended
+    (id, lane, outcome, priority, attempt, failures, enqueued_at, finished_at, args, error, attempts,
+    fanout, turn)
+  select id, lane, 'cancelled', priority, attempt, failures, enqueued_at, penstock.now(), args, error, attempts, fanout, turn
+  from ended
 )
-select id, case when awaited then pg_notify('penstock_done', '') is null end as told from ended
+select id, fanout, case when awaited then pg_notify('penstock_done', '') is null end as told from ended

@@ -19,13 +19,14 @@ from penstock.engine.wording import counted, moment, span, up_to
 sql = statements(__file__)
 
 COUNTED_TO = 1000
-CLAIMABLE = frozenset({"open", "behind", "suspect"})  # some live worker would take it, now or when its turn comes
+# Some live worker would take it, now or when its turn comes.
+CLAIMABLE = frozenset({"open", "behind", "suspect", "permits in use"})
 
 
 @dataclass(frozen=True)
 class Explanation:
     """`because` is one of: done, cancelled, discarded, not found, dead, running, cancelling, lost, backoff, scheduled,
-    waiting, paused, open, behind, suspect, suspects busy, draining, unserved, no worker.
+    waiting, paused, open, behind, suspect, suspects busy, permits, permits in use, breaker, draining, unserved, no worker.
     """
 
     sentence: str
@@ -50,7 +51,7 @@ async def explain(session: Session, job_id: int) -> Explanation:
 def _evidence(row: Record) -> dict[str, Any]:
     """The row as plain values; what is not known is left out."""
     facts = {key: value for key, value in row.items() if value is not None}
-    for key in ("error", "progress", "args", "result", "attempts"):
+    for key in ("error", "progress", "args", "result", "attempts", "permits_of"):
         if key in facts:
             facts[key] = json.loads(facts[key])
     return facts
@@ -90,10 +91,23 @@ def _explain_live(row: Record) -> tuple[str, str]:
         "dead": _tell_dead,
         "running": _tell_running,
         "later": _tell_later,
-        "waiting": lambda _: ("waiting", "waits for its children."),
+        "waiting": _tell_waiting,
         "ready": _tell_ready,
     }
     return tell[row["state"]](row)
+
+
+def _tell_waiting(row: Record) -> tuple[str, str]:
+    if row["held"]:
+        return "waiting", (
+            f"waits for its turn: of the {counted(row['children'], 'child')} of job {row['parent']} (map {row['map']}) at most "
+            f"{row['children_at_once']} run at once, and {row['children_unfinished']:,} have not ended."
+        )
+    ended = row["children"] - row["children_unfinished"]
+    dead = f", {row['children_dead']:,} of them dead" if row["children_dead"] else ""
+    return "waiting", (
+        f"waits for its children, without a slot: {ended:,} of {row['children']:,} of the map {row['map']} have ended{dead}."
+    )
 
 
 def _tell_dead(row: Record) -> tuple[str, str]:
@@ -127,9 +141,12 @@ def _tell_progress(row: Record) -> str:
     if row["progress"] is None:
         return ""
     progress = json.loads(row["progress"])
+    step = f"step {progress['step']}; " if progress.get("step") else ""
+    if "done" not in progress:
+        return step
     total = f" of {progress['total']:g}" if progress.get("total") is not None else ""
     note = f" ({progress['note']})" if progress.get("note") else ""
-    return f"progress {progress['done']:g}{total}{note}; "
+    return f"{step}progress {progress['done']:g}{total}{note}; "
 
 
 def _tell_later(row: Record) -> tuple[str, str]:
@@ -158,14 +175,38 @@ def _tell_ready(row: Record) -> tuple[str, str]:
     if row["paused_since"] is not None:
         return "paused", f"waits because {_tell_pause(row)}."
     if not row["open_workers"]:
-        return _tell_unserved(row)
+        return _tell_unserved(row) if row["shut"] is None else (row["shut"], f"waits for {_tell_shut(row)}.")
     if row["suspect"]:
         return _tell_suspect(row)
+    if row["shut"] is not None:
+        return row["shut"], f"waits for {_tell_shut(row)}."
     busy = f"{_tell_busy(row)}{_tell_silence(row)}"
     if row["ahead_in_lane"]:
         ahead = up_to(row["ahead_in_lane"], COUNTED_TO, "job")
         return "behind", f"is behind {ahead} in its lane ({row['queue']}, {row['kind']}, {row['share']}); {busy}."
     return "open", f"is the next of its lane ({row['queue']}, {row['kind']}, {row['share']}); {busy}."
+
+
+def _tell_shut(row: Record) -> str:
+    """The limit whose permits or breaker keep the lane closed."""
+    name = row["limit_name"]
+    if row["shut"] == "breaker":
+        probe = (
+            f"{row['breaker_prober']} probes it now"
+            if row["breaker_prober"] is not None
+            else f"the next probe is at {moment(row['breaker_rests_till'], row['now'])}"
+        )
+        since = moment(row["breaker_opened_at"], row["now"])
+        return f"{name}: its breaker is open since {since}, because {row['breaker_reason'].rstrip('.')}; {probe}"
+    parts = json.loads(row["permits_of"] or "[]")
+    used = sum(part["used"] for part in parts)
+    users = ", ".join(f"{part['worker']}: {part['used']}" for part in parts)
+    if used >= row["permits"]:
+        return f"{name}: all {row['permits']} permits are in use ({users})"
+    few = "the workers that serve it have too few of the others yet"
+    if row["shut"] == "permits in use":
+        few = f"more calls at once are not dared yet (level {', '.join(str(part['level']) for part in parts)})"
+    return f"{name}: {used} of {row['permits']} permits are in use ({users or 'by nobody'}), and {few}"
 
 
 def _tell_busy(row: Record) -> str:

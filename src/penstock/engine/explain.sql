@@ -29,6 +29,23 @@ with
       coalesce(sum(slots) filter (where verdict = 'open'), 0) as open_slots,
       coalesce(sum(running) filter (where verdict = 'open'), 0) as open_running
     from gates
+  ),
+  shut as (  -- the limit that keeps the job waiting: closed for all who serve it, or all permits of the others are in use
+    select limit_name, verdict
+    from (
+      select shut_by as limit_name, verdict from gates
+      where verdict in ('breaker', 'permits') and not exists (select from gates where verdict = 'open')
+      union all
+      select use.limit_name, 'permits in use'
+      from job join penstock.uses as use on use.kind = job.kind
+      where exists (select from gates where verdict = 'open') and not exists (
+        select from gates
+        join penstock.allotments as part on part.worker_id = gates.worker_id and part.limit_name = use.limit_name
+        where gates.verdict = 'open' and use.amount <=
+          case when part.used = 0 then part.granted else least(part.granted, floor(part.level)) - part.used end
+      )
+    ) as closed
+    order by verdict, limit_name limit 1
   )
 select
   job.id, job.queue, job.kind, job.share, job.state::text as state, job.priority, job.attempt, job.failures, job.suspect,
@@ -38,7 +55,20 @@ select
   owner.beat_at + owner.lease < penstock.now() as owner_silent,
   fleet.*,
   pause.paused_what, pause.paused_name, pause.paused_reason, pause.paused_since,
+  family.parent, family.name as map, family.total as children, family.unfinished as children_unfinished,
+  family.at_once as children_at_once, job.fanout is not distinct from job.waits_for as held,
+  (select count(*) from penstock.jobs as child where child.fanout = job.waits_for and child.state = 'dead') as children_dead,
   former.name as last_server, former.gone_at as last_server_left_at,
+  shut.verdict as shut, bound.name as limit_name, bound.permits, bound.opened_at as breaker_opened_at,
+  bound.rests_till as breaker_rests_till, bound.reason as breaker_reason,
+  (select name from penstock.workers where id = bound.probe_by and bound.probe_till > penstock.now()) as breaker_prober,
+  (
+    select json_agg(json_build_object(
+      'worker', worker.name, 'used', part.used, 'granted', part.granted, 'level', round(part.level::numeric, 1)
+    ) order by worker.id)
+    from penstock.allotments as part join penstock.workers as worker on worker.id = part.worker_id
+    where part.limit_name = bound.name and worker.gone_at is null
+  )::text as permits_of,
   -- Bounded: "more than a thousand" is as good an answer as the exact number. A probe of the claim's index for each band:
   -- a range over the bands would read those of all other lanes, too.
   (select count(*) from (
@@ -56,7 +86,10 @@ select
   ) as before) as suspects_ahead
 from job
 cross join fleet
+left join shut on true
+left join penstock.limits as bound on bound.name = shut.limit_name
 left join penstock.workers as owner on owner.id = job.worker_id
+left join penstock.fanouts as family on family.id = coalesce(job.waits_for, job.fanout)
 left join lateral (
   select paused_what, paused_name, paused_reason, paused_since from gates where verdict = 'paused' limit 1
 ) as pause on true

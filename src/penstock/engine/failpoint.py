@@ -12,7 +12,8 @@ import signal
 from dataclasses import dataclass
 
 from penstock.database import Session
-from penstock.errors import BadSetting
+from penstock.errors import BadSetting, ConnectionLost
+from penstock.telemetry import log
 
 VARIABLE = "PENSTOCK_TEST_FAILPOINTS"
 FAULTS = ("kill", "stop", "raise", "cut")
@@ -29,6 +30,7 @@ POINTS = (
     "before-promote",
     "cron-tick",  # the tick's job is written, nothing is committed
 )
+ANSWERS = ("after-commit-before-ack",)  # what is cut off here is an answer: no later statement would notice
 
 
 class Reached(Exception):
@@ -75,10 +77,13 @@ def _pass(name: str, session: Session | None) -> None:
     armed.passed += 1
     if armed.passed != armed.passage:
         return
+    log.warning("failpoint reached", name=name, fault=armed.fault)
     if armed.fault == "raise":
         raise Reached(f"at the failpoint {name}")
     if armed.fault == "cut":
         if session is not None:
             session.terminate()
+        if name in ANSWERS:
+            raise ConnectionLost(f"The connection to PostgreSQL was lost (at the failpoint {name}).")
         return
     os.kill(os.getpid(), signal.SIGKILL if armed.fault == "kill" else signal.SIGSTOP)

@@ -22,6 +22,7 @@ class Member:
     kinds: list[str]
     slots: int
     lease: timedelta
+    connections: int = 0  # the most that it may open: see budget.py
     host: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
 
@@ -42,6 +43,7 @@ async def register(session: Session, member: Member) -> int:
         kinds=member.kinds,
         slots=member.slots,
         lease=member.lease,
+        connections=member.connections,
     )
     return worker_id
 

@@ -1,6 +1,6 @@
 -- name: register_worker
-insert into penstock.workers (name, host, pid, version, queues, kinds, slots, lease)
-values (:name, :host, :pid, :version, :queues, :kinds, :slots, :lease)
+insert into penstock.workers (name, host, pid, version, queues, kinds, slots, lease, connections)
+values (:name, :host, :pid, :version, :queues, :kinds, :slots, :lease, :connections)
 returning id
 
 -- name: hold_lock

@@ -7,11 +7,13 @@ admission as (
     coalesce(share.weight, 1) as weight,
     worker.id as worker_id,
     pause.what as paused_what, pause.name as paused_name, pause.reason as paused_reason, pause.since as paused_since,
+    shut.limit_name as shut_by,
     case
       when pause.since is not null then 'paused'
       when worker.id is null then 'unserved'
       when not (lane.queue = any (worker.queues) and lane.kind = any (worker.kinds)) then 'unserved'
       when worker.draining then 'draining'
+      when shut.verdict is not null then shut.verdict
       else 'open'
     end as verdict
   from penstock.lanes as lane
@@ -23,4 +25,15 @@ admission as (
     order by since limit 1
   ) as pause on true
   left join penstock.workers as worker on worker.gone_at is null
+  left join lateral (  -- what the kind needs of a limit, and this worker may not have: nothing for kinds without such needs
+    select use.limit_name, case when bound.opened_at is null then 'permits' else 'breaker' end as verdict
+    from penstock.uses as use
+    join penstock.limits as bound on bound.name = use.limit_name
+    left join penstock.allotments as part on part.limit_name = use.limit_name and part.worker_id = worker.id
+    where use.kind = lane.kind and (
+      (bound.opened_at is not null and (bound.probe_by is distinct from worker.id or bound.probe_till <= penstock.now()))
+      or coalesce(part.granted, 0) < use.amount
+    )
+    order by bound.opened_at is null, use.limit_name limit 1
+  ) as shut on true
 )

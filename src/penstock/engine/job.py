@@ -31,3 +31,5 @@ class Job:
     unique_key: str | None
     unique_for: timedelta | None
     claimed_at: float  # this process's monotonic clock
+    priority: int = 0
+    scope: str | None = None  # where steps of it are kept, if any are

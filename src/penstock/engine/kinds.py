@@ -3,20 +3,23 @@
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
+from string import Formatter
 from typing import Any
 
-from penstock.errors import BadJob
+from penstock.errors import BadJob, BadStep
 
 ARGS_MAX = 1_000_000
+SCOPE_MAX = 500
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}", re.IGNORECASE)
 
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # an escape, and not a backslash before u0000
 
 Handler = Callable[..., Awaitable[Any]]
+Scope = str | Callable[..., str]  # a text with arguments in braces, or a function of them
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -38,6 +41,9 @@ class Kind:
     timeout: timedelta | None = None
     stall_after: timedelta | None = None
     retries: int = 3
+    scope: Scope | None = field(default=None, repr=False)
+    depth: int | None = None  # of each of its lanes: how many jobs may wait in it
+    uses: Mapping[str, int] = field(default_factory=dict, hash=False)  # permits of limits, while one of its jobs runs
 
     def __post_init__(self) -> None:
         check_name("kind", self.name)
@@ -54,6 +60,37 @@ class Kind:
             raise BadJob(f"The handler of {self.name} must take the context first: async def {self.name}(ctx, …).")
         if self.retries < 0:
             raise BadJob(f"retries of {self.name} is {self.retries}: use 0 for a single try.")
+        if isinstance(self.scope, str):
+            self._check_scope(self.scope)
+        if self.depth is not None and not is_count(self.depth):
+            raise BadJob(f"The depth of {self.name} is {self.depth!r}: use a whole number from 1 on.")
+        for limit, amount in self.uses.items():
+            if not is_count(amount):
+                raise BadJob(f"{self.name} uses {amount!r} permits of {limit}: use a whole number from 1 on.")
+
+    def _check_scope(self, scope: str) -> None:
+        parameters = set(list(self.signature.parameters)[1:])
+        try:
+            named = {name for _, name, _, _ in Formatter().parse(scope) if name is not None}
+        except ValueError as error:
+            raise BadJob(f"The scope of {self.name} is {scope!r}, which cannot be read: {error}.") from None
+        if not named or not named <= parameters:
+            raise BadJob(
+                f"The scope of {self.name} is {scope!r}: name arguments of the handler in it, as in "
+                f'"{{{next(iter(sorted(parameters)), "document")}}}"; otherwise all its jobs would share their steps.'
+            )
+
+    def scope_of(self, args: str) -> str | None:
+        """Where the steps of a job with these arguments are kept; None: with the job itself."""
+        if self.scope is None:
+            return None
+        named = {name: parameter.default for name, parameter in self.signature.parameters.items()} | json.loads(args)
+        text: object = self.scope.format(**named) if isinstance(self.scope, str) else self.scope(**json.loads(args))
+        if not isinstance(text, str) or not 0 < len(text.encode()) <= SCOPE_MAX or "\0" in text:
+            raise BadStep(
+                f"The scope of {self.name} must be a text of 1 to {SCOPE_MAX} bytes, and is {str(text)[:50]!r}."
+            )
+        return f"{self.name} {text}"
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -119,6 +156,11 @@ def check_name(what: str, name: str) -> str:
             f"{name!r} cannot be the name of a {what}: use 1 to 63 letters, digits, dots, dashes and underscores."
         )
     return name
+
+
+def is_count(number: object) -> bool:
+    """A whole number from 1 on that PostgreSQL can keep; True is none."""
+    return isinstance(number, int) and not isinstance(number, bool) and 1 <= number < 2**31
 
 
 def check_share(name: object) -> str:

@@ -6,8 +6,9 @@ rows per lane. The cursor moves on with each claim, so that with more lanes than
 lanes.sql, the gates in gates.sql.
 """
 
+import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from operator import itemgetter
@@ -15,7 +16,10 @@ from operator import itemgetter
 from asyncpg import Record
 
 from penstock.database import Database, Session, statements
+from penstock.database.statements import Runs
+from penstock.engine.failpoint import reach
 from penstock.engine.job import Job
+from penstock.engine.permits import Allotments, Reservation
 
 sql = statements(__file__)
 
@@ -24,6 +28,7 @@ RECENT = 8  # lanes that are remembered for the next job after a rest
 FRESH = 0.2  # seconds for which the list of active lanes may be used again while all of them yield
 
 LaneKey = tuple[str, str, str]  # queue, kind, share
+FindLanes = Callable[[Iterable[LaneKey]], Awaitable[Mapping[LaneKey, int]]]
 
 
 class Lanes:
@@ -32,6 +37,7 @@ class Lanes:
     def __init__(self) -> None:
         self._ids: dict[LaneKey, int] = {}
         self.keys: dict[int, LaneKey] = {}
+        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     async def ids(self, database: Database, wanted: Iterable[LaneKey]) -> Mapping[LaneKey, int]:
         """The numbers of these lanes.
@@ -39,24 +45,48 @@ class Lanes:
         New ones are added on a session of their own and at once: in a caller's long transaction they would make everybody
         else who needs the lane wait for its end, and a second connection of the pool could be the one that nobody has left.
         """
-        missing = sorted({key for key in wanted if key not in self._ids})
+        missing = {key for key in wanted if key not in self._ids}
         if missing:
-            queues, kinds, shares = (list(column) for column in zip(*missing, strict=True))
-            session = await database.direct("lanes")
-            try:
-                rows = await sql.find_lanes(session, queues=queues, kinds=kinds, shares=shares)
-                if len(rows) < len(missing):
-                    await sql.add_lanes.run(session, queues=queues, kinds=kinds, shares=shares)
-                    rows = await sql.find_lanes(session, queues=queues, kinds=kinds, shares=shares)
-            finally:
-                session.terminate()
-            for row in rows:
-                self.learn(row["id"], (row["queue"], row["kind"], row["share"]))
+            async with self._one_at_a_time():  # the connection budget counts one such session
+                await self._find(database, sorted(missing - self._ids.keys()))
         return self._ids
+
+    async def _find(self, database: Database, missing: list[LaneKey]) -> None:
+        if not missing:
+            return
+        queues, kinds, shares = (list(column) for column in zip(*missing, strict=True))
+        session = await database.direct("lanes")
+        try:
+            rows = await sql.find_lanes(session, queues=queues, kinds=kinds, shares=shares)
+            if len(rows) < len(missing):
+                await sql.add_lanes.run(session, queues=queues, kinds=kinds, shares=shares)
+                rows = await sql.find_lanes(session, queues=queues, kinds=kinds, shares=shares)
+        finally:
+            session.terminate()
+        for row in rows:
+            self.learn(row["id"], (row["queue"], row["kind"], row["share"]))
+
+    def _one_at_a_time(self) -> asyncio.Lock:
+        """A lock belongs to a loop, and an application may be opened again in another."""
+        loop = asyncio.get_running_loop()
+        if self._turn is None or self._turn[0] is not loop:
+            self._turn = loop, asyncio.Lock()
+        return self._turn[1]
 
     def learn(self, number: int, key: LaneKey) -> None:
         self._ids[key] = number
         self.keys[number] = key
+
+
+async def wake_queues(session: Runs, queues: Iterable[str]) -> None:
+    """Tell the workers of these queues to look; the payload is constant, so that many become one."""
+    await sql.wake_queues(session, queues=sorted(queues))
+
+
+async def wake_lanes(session: Runs, lanes: Iterable[int]) -> None:
+    """Tell the workers of the queues of these lanes to look."""
+    if numbers := sorted(lanes):
+        await sql.wake_lanes(session, lanes=numbers)
 
 
 @dataclass(slots=True)
@@ -82,8 +112,10 @@ class Claimer:
     the server forgets is a job that is ready again, and the fence refuses whoever still works on it.
     """
 
-    def __init__(self, database: Database, lanes: Lanes, worker_id: int) -> None:
+    def __init__(self, database: Database, lanes: Lanes, worker_id: int, allotments: Allotments | None = None) -> None:
         self._database = database
+        self._allotments = allotments if allotments is not None and allotments.gating else None
+        self._short: set[str] = set()  # kinds with ready jobs that could not be claimed for lack of permits
         self._lanes = lanes
         self._worker_id = worker_id
         self._own: Session | None = None
@@ -101,26 +133,40 @@ class Claimer:
         session = await self._session()
         rows: list[Record] = []
         if time.monotonic() < self._active_until:
-            rows = await self._take(session, divide(self._active, free))
+            rows = await self._take_permitted(session, self._divide(self._active, free))
         elif (
             self._was_idle
         ):  # woken: most likely by a job of a lane that we know, and a look around takes as long again
-            rows = await self._take(session, divide(self._recent, free))
+            rows = await self._take_permitted(session, self._divide(self._recent, free))
             self._active_until = 0.0
         if not rows:  # "nothing" is only said after a look around
             await self._look(session)
-            rows = await self._take(session, divide(self._active, free))
+            rows = await self._take_permitted(session, self._divide(self._active, free))
+        if rows:
+            reach("after-claim", session)
         self._was_idle = not rows
-        self.contended = bool(divide(self._active, free)) and not rows
+        self.contended = bool(self._divide(self._active, free)) and not rows
+        if self._allotments is not None:
+            self._allotments.note_short(self._short)
         now = time.monotonic()
         return [self._job(row, now) for row in rows]
 
     async def claim_suspect(self, queues: Iterable[str]) -> Job | None:
         """One job that was running when its worker was lost, if we run no other such job."""
         session = await self._session()
-        row = await sql.claim_suspect.first(session, worker_id=self._worker_id, queues=list(queues))
-        if row is None:
-            return None
+        with Reservation(self._allotments) as reservation:
+            closed = reservation.one_of_each()
+            row = await sql.claim_suspect.first(
+                session, worker_id=self._worker_id, queues=list(queues), closed_kinds=closed
+            )
+            if row is None:
+                return None
+            reach("after-claim", session)
+            job = await self._learn_suspect(session, row)
+            reservation.keep(job.kind, job.id, job.attempt)
+            return job
+
+    async def _learn_suspect(self, session: Session, row: Record) -> Job:
         if row["lane"] not in self._lanes.keys:
             for lane in await sql.lane(session, id=row["lane"]):
                 self._lanes.learn(lane["id"], (lane["queue"], lane["kind"], lane["share"]))
@@ -145,6 +191,32 @@ class Claimer:
             self._own = await self._database.direct("claim")
             await self._own.execute("set plan_cache_mode = force_generic_plan; set synchronous_commit = off")
         return self._own
+
+    def _divide(self, active: list[Active], free: Mapping[str, int]) -> list[tuple[Active, int]]:
+        """Without the lanes that have no permit left: they must not keep others, or a worse band, from their turn."""
+        if self._allotments is not None:
+            kept = [lane for lane in active if self._has_room(self._lanes.keys[lane.lane][1])]
+            return divide(kept, free)
+        return divide(active, free)
+
+    def _has_room(self, kind: str) -> bool:
+        if self._allotments is None or self._allotments.has_room(kind):
+            return True
+        self._short.add(kind)
+        return False
+
+    async def _take_permitted(self, session: Session, picks: list[tuple[Active, int]]) -> list[Record]:
+        """Never more jobs than there are permits for: they are reserved before the claim."""
+        if self._allotments is None:
+            return await self._take(session, picks)
+        kinds = {lane.lane: self._lanes.keys[lane.lane][1] for lane, _ in picks}
+        with Reservation(self._allotments) as reservation:
+            cut = [(lane, take) for lane, most in picks if (take := reservation.cut(kinds[lane.lane], most))]
+            self._short |= reservation.short
+            rows = await self._take(session, cut)
+            for row in rows:
+                reservation.keep(kinds[row["lane"]], row["id"], row["attempt"])
+        return rows
 
     async def _take(self, session: Session, picks: list[tuple[Active, int]]) -> list[Record]:
         if not picks:
@@ -183,6 +255,7 @@ class Claimer:
     async def _look(self, session: Session) -> None:
         """Walk until an open lane is found or there are no more: closed lanes in front must not hide it."""
         self._active = []
+        self._short.clear()
         band, cursor, cut_off = None, self._cursor, True
         while cut_off and not self._active:
             rows = await sql.active_lanes(session, worker_id=self._worker_id, band=band, cursor=cursor, hops=HOPS)
@@ -192,7 +265,9 @@ class Claimer:
                 ahead if cut_off else rows
             ):  # those behind the cursor have had their turn before those farther on
                 self._lanes.learn(row["lane"], (row["queue"], row["kind"], row["share"]))
-                if row["verdict"] == "open":
+                if row["verdict"] in ("permits", "breaker"):
+                    self._short.add(row["kind"])
+                elif row["verdict"] == "open" and self._has_room(row["kind"]):
                     self._active.append(Active(row["priority"], row["lane"], row["queue"], row["weight"]))
             if cut_off:
                 band, cursor = max((row["priority"], row["lane"]) for row in ahead)
@@ -215,6 +290,7 @@ class Claimer:
             row["unique_key"],
             row["unique_for"],
             now,
+            row["priority"],
         )
 
 

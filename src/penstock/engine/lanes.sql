@@ -104,6 +104,7 @@ with
     cross join penstock.jobs as job
     join admission on admission.lane = job.lane and admission.worker_id = :worker_id and admission.verdict = 'open'
     where job.state = 'ready' and job.suspect and admission.queue = any (:queues::text[])
+      and admission.kind <> all (:closed_kinds::text[])  -- for lack of a permit in this worker
       and not exists (select from penstock.jobs where state = 'running' and worker_id = me.id and suspect)
     order by job.id
     limit 1
@@ -127,3 +128,10 @@ returning id
 
 -- name: lane
 select id, queue, kind, share from penstock.lanes where id = :id
+
+-- name: wake_queues
+select pg_notify('penstock_queue_' || queue, '') from unnest(:queues::text[]) as queue
+
+-- name: wake_lanes
+select pg_notify('penstock_queue_' || queue, '')
+from (select distinct queue from penstock.lanes where id = any (:lanes::int[])) as woken

@@ -2,6 +2,7 @@
 
 Done        the handler returned                           running -> history
 Finished    the handler's own transaction has done it      (already in the history)
+Waits       for its children                               (already waiting)
 Retry       failed, charged                                running -> later
 Snooze      asked for patience, not charged                running -> later
 Bury        no try left, or permanently wrong              running -> dead
@@ -10,16 +11,19 @@ Release     not its fault: a stop, or a worker at its end  running -> ready
 """
 
 import hashlib
+import json
 import re
 import traceback
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from penstock.errors import Permanent
 from penstock.telemetry import mask
 
 TRACEBACK_MAX = 20_000
 MESSAGE_MAX = 4_000
+RESULT_MAX = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Failure:
     traceback: str
     fingerprint: str
     code: str = ""  # version of the code that failed
+    step: str = ""  # in which it failed
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -41,6 +46,7 @@ class Failure:
             "traceback": self.traceback,
             "fingerprint": self.fingerprint,
             "code": self.code,
+            "step": self.step,
         }
 
 
@@ -54,6 +60,11 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class Finished:
     """Settled by `ctx.finish()` together with the handler's effects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Left by `ctx.map`, which has written it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +103,10 @@ class Release:
     reason: str = field(default="stopped")
 
 
-Outcome = Done | Finished | Retry | Snooze | Bury | Cancelled | Release
+Outcome = Done | Finished | Waits | Retry | Snooze | Bury | Cancelled | Release
 
 
-def describe_failure(kind: str, error: BaseException, cls: str, code: str = "") -> Failure:
+def describe_failure(kind: str, error: BaseException, cls: str, code: str = "", step: str = "") -> Failure:
     """The failure as it is kept: complete, but without secrets."""
     frames = traceback.extract_tb(error.__traceback__)
     text = mask("".join(traceback.format_exception(error)))
@@ -104,12 +115,26 @@ def describe_failure(kind: str, error: BaseException, cls: str, code: str = "") 
     message = mask(str(error))[:MESSAGE_MAX] or type(error).__name__
     last = frames[-1] if frames else None
     place = f"{last.filename.rsplit('/', 1)[-1]}:{last.name}" if last else ""
-    return Failure(
-        cls, type(error).__name__, message, text, fingerprint(kind, type(error).__name__, place, message), code
-    )
+    mark = fingerprint(kind, type(error).__name__, place, message)
+    return Failure(cls, type(error).__name__, message, text, mark, code, step)
 
 
 def fingerprint(kind: str, error_type: str, place: str, message: str) -> str:
     """The same for failures of one cause: numbers, quoted names and paths in the message do not count."""
     shape = re.sub(r"'[^']*'|\"[^\"]*\"|/[\w./-]+|0x[0-9a-f]+|\d+", "#", message)[:200]
     return hashlib.sha256("\0".join((kind, error_type, place, shape)).encode()).hexdigest()[:12]
+
+
+def encode_result(kind: str, result: Any) -> str | None:
+    """A result as JSON, or a permanent failure: trying again would give the same."""
+    if result is None:
+        return None
+    try:
+        text = json.dumps(result, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Permanent(f"The result of {kind} cannot be kept as JSON ({error}).") from error
+    if len(text) > RESULT_MAX:
+        raise Permanent(
+            f"The result of {kind} has {len(text):,} characters, more than {RESULT_MAX:,}: return the key of a file instead."
+        )
+    return text

@@ -14,8 +14,7 @@ import asyncpg
 from penstock.database import Database, Session, statements
 from penstock.engine.job import JobId
 from penstock.engine.kinds import Call, check_share
-from penstock.engine.lanes import LaneKey, Lanes
-from penstock.engine.settler import wake_queues
+from penstock.engine.lanes import LaneKey, Lanes, wake_queues
 from penstock.errors import BadJob, ConnectionLost, PenstockError
 
 sql = statements(__file__)

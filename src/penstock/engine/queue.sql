@@ -71,12 +71,13 @@ freed as (
 ),
 moved as (
   insert into penstock.job_history
-    (id, lane, outcome, priority, attempt, failures, enqueued_at, finished_at, args, error, attempts)
+    (id, lane, outcome, priority, attempt, failures, enqueued_at, finished_at, args, error, attempts,
+    fanout, turn)
   select id, lane, :outcome::text, priority, attempt, failures, enqueued_at, penstock.now(), args,
-    coalesce(error, json_build_object('class', 'Cancelled', 'message', :reason::text)), attempts
+    coalesce(error, json_build_object('class', 'Cancelled', 'message', :reason::text)), attempts, fanout, turn
   from ended
 )
-select id, case when awaited then pg_notify('penstock_done', '') is null end as told from ended
+select id, state::text as state, case when awaited then pg_notify('penstock_done', '') is null end as told from ended
 
 -- name: cancel_running
 -- Brought to its worker by the next beat.
@@ -137,7 +138,7 @@ order by job.id limit :most
 update penstock.jobs
 set state = 'ready', failures = 0, deaths = 0, suspect = (error ->> 'class' = 'Poison'), cancelling = false, fingerprint = null, error = null
 where id = any (:ids::bigint[]) and state = 'dead'
-returning id, lane
+returning id, lane, fanout
 
 -- name: ended_of
 -- How redriven jobs ended: in the history, dead again (with which fingerprint), or not yet.
@@ -178,9 +179,10 @@ freed as (
 ),
 moved as (
   insert into penstock.job_history
-    (id, lane, outcome, priority, attempt, failures, enqueued_at, finished_at, args, error, attempts)
+    (id, lane, outcome, priority, attempt, failures, enqueued_at, finished_at, args, error, attempts,
+    fanout, turn)
   select id, lane, 'discarded', priority, attempt, failures, enqueued_at, penstock.now(), args,
-    (error::jsonb || jsonb_build_object('discarded', :reason::text))::json, attempts
+    (error::jsonb || jsonb_build_object('discarded', :reason::text))::json, attempts, fanout, turn
   from ended
 )
 select id, case when awaited then pg_notify('penstock_done', '') is null end as told from ended

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from penstock.database import Database
-from penstock.engine.chores import sql as chores_sql
+from penstock.engine.family import count_up
+from penstock.engine.family import sql as family_sql
+from penstock.engine.lanes import wake_lanes
 from penstock.engine.queue import sql
-from penstock.engine.settler import wake_queues
 from penstock.engine.wording import counted, listed, span
 from penstock.errors import BadJob, NothingChanged
 
@@ -46,16 +47,18 @@ class Redriven:
     failed_otherwise: list[int] = field(default_factory=list)
     unfinished: list[int] = field(default_factory=list)
     left: int = 0  # still dead, not touched
+    refused: list[int] = field(default_factory=list)  # children of jobs that are over
     stopped: str = ""  # why it ended before all had their chance
 
     @property
     def sentence(self) -> str:
+        unwanted = f" {_tell_unwanted(self.refused)}" if self.refused else ""
         if not (self.done or self.failed_again or self.failed_otherwise or self.unfinished):
-            return "No dead job matches."
+            return f"No dead job matches.{unwanted}"
         parts = [f"{counted(self.done, 'job')} done"]
         if self.failed_otherwise:
             parts.append(f"{len(self.failed_otherwise)} dead for another reason ({_numbers(self.failed_otherwise)})")
-        said = ", ".join(parts) + "."
+        said = ", ".join(parts) + "." + unwanted
         return f"Stopped: {self.stopped} {said} {self.left:,} left as they were." if self.stopped else said
 
 
@@ -69,10 +72,13 @@ async def redrive(
 ) -> Redriven:
     """Redrive in stages. Raises NothingChanged, before anything is touched, unless forced."""
     fingerprints = await _find(database, selection)
-    waiting = list(fingerprints)
+    refused = await _find_unwanted(database, list(fingerprints))
+    if refused and selection.ids:
+        raise BadJob(_tell_unwanted(refused))
+    waiting = [number for number in fingerprints if number not in refused]
     if waiting and not force:
         await _refuse_unchanged(database, waiting[:BITE])
-    result = Redriven()
+    result = Redriven(refused=refused)
     for size in _stages():
         if not waiting or result.stopped:
             break
@@ -117,6 +123,20 @@ async def _find(database: Database, selection: Selection) -> dict[int, str]:
     return {row["id"]: row["fingerprint"] for row in rows}
 
 
+async def _find_unwanted(database: Database, ids: list[int]) -> list[int]:
+    """Children of parents that are over: nobody would see their results."""
+    rows = await database.pool.repeat(lambda session: family_sql.families_of(session, ids=ids))
+    return sorted(row["id"] for row in rows if not row["parent_alive"])
+
+
+def _tell_unwanted(ids: list[int]) -> str:
+    are = "is a child of a job that is" if len(ids) == 1 else "are children of jobs that are"
+    return (
+        f"Refused: {_numbers(ids)} {are} over, so the result would reach nobody. Enqueue the parent anew, or give up with "
+        "`penstock dead discard`."
+    )
+
+
 async def _refuse_unchanged(database: Database, ids: list[int]) -> None:
     """Where the failure's code is unknown, or nobody serves the kind, nothing can be said, and nothing is refused."""
     rows = await database.pool.repeat(lambda session: sql.codes_of_dead(session, ids=ids))
@@ -130,9 +150,13 @@ async def _refuse_unchanged(database: Database, ids: list[int]) -> None:
 
 async def _make_ready(database: Database, ids: list[int]) -> None:
     async with database.pool.transaction() as tx:
-        rows = await sql.redrive_jobs(tx, ids=ids)
-        queues = await chores_sql.queues_of(tx, lanes=[row["lane"] for row in rows])
-        await wake_queues(tx, {row["queue"] for row in queues})
+        # With its dead descendants: a parent whose children stay dead would die of them again.
+        family = [row["id"] for row in await family_sql.tree_of(tx, ids=ids)]
+        await family_sql.lock_jobs(tx, ids=family)
+        rows = await sql.redrive_jobs(tx, ids=family)
+        await count_up(tx, [row["fanout"] for row in rows])
+        await family_sql.forget_cancelled_children.run(tx, parents=[row["id"] for row in rows])
+        await wake_lanes(tx, {row["lane"] for row in rows})
 
 
 async def _watch(database: Database, stage: list[int], known: set[str], patience: timedelta, result: Redriven) -> None:

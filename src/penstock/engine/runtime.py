@@ -12,6 +12,7 @@ async with app:
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -19,19 +20,22 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.database import Database, Session, open_database
+from penstock.engine.admission import Admission
 from penstock.engine.explain import Explanation, explain
+from penstock.engine.family import cancel_trees
 from penstock.engine.job import JobId
-from penstock.engine.kinds import Call, Handler, Kind, Kinds, check_name, check_share
-from penstock.engine.lanes import Lanes
+from penstock.engine.kinds import Call, Handler, Kind, Kinds, Scope, check_name, check_share
+from penstock.engine.lanes import Lanes, wake_queues
+from penstock.engine.limits import Limit, Limits
 from penstock.engine.queue import Enqueuer, Order, enqueue_orders, insert_jobs, sql
 from penstock.engine.redrive import Redriven, Selection, discard, redrive
-from penstock.engine.settler import wake_queues
+from penstock.engine.schedules import Schedule, Schedules, add_schedule, remove_schedule
 from penstock.engine.slots import by_queue
 from penstock.engine.version import code_version, note_code
-from penstock.engine.worker import Worker
+from penstock.engine.worker import Declared, Worker
 from penstock.errors import BadJob, JobCancelled, JobDead, JobNotFound
 from penstock.settings import Settings, load_settings
-from penstock.settings.values import parse_duration
+from penstock.settings.values import format_duration, parse_duration
 
 Duration = str | float | timedelta
 
@@ -47,11 +51,14 @@ class Penstock:
         self._enqueuer: Enqueuer | None = None
         self._open = AsyncExitStack()
         self._lanes = Lanes()
+        self._admission = Admission(self._lanes)
         self.kinds = Kinds()
+        self.schedules = Schedules()
+        self.limits = Limits()
 
     # -- declaring ------------------------------------------------------------------------------------------------
 
-    def job(
+    def job(  # noqa: PLR0913  all of them are options, given by name
         self,
         *,
         name: str | None = None,
@@ -59,6 +66,9 @@ class Penstock:
         timeout: Duration | None = None,
         stall_after: Duration | None = None,
         retries: int = 3,
+        scope: Scope | None = None,
+        depth: int | None = None,
+        uses: Mapping[str, int] | None = None,
     ) -> Callable[[Handler], Kind]:
         """Declare a handler; calling the result describes a job and runs nothing."""
 
@@ -71,12 +81,40 @@ class Penstock:
                     _duration("timeout", timeout),
                     _duration("stall_after", stall_after),
                     retries,
+                    scope,
+                    depth,
+                    dict(uses or {}),
                 )
             )
             note_code(handler)
             return kind
 
         return declare
+
+    def queue(self, name: str, *, depth: int) -> None:
+        """Declare how many jobs may wait in a queue before `enqueue` refuses more."""
+        self._admission.declare(name, depth)
+
+    def schedule(
+        self,
+        name: str,
+        cron_or_interval: str | timedelta,
+        call: Call,
+        *,
+        timezone: str = "UTC",
+        share: str = "_system",
+        missed: str = "one",
+        overlap: str = "allow",
+    ) -> None:
+        """Declare a job for each tick of a rule; the workers of this application keep it up."""
+        self.schedules.declare(
+            Schedule.of(name, cron_or_interval, call, timezone=timezone, share=share, missed=missed, overlap=overlap)
+        )
+
+    def limit(self, name: str, permits: int, *, rest: Duration = "30s", breaker_after: int = 5) -> None:
+        """Declare how many calls to a dependency the whole fleet may have under way at once, and when its breaker opens."""
+        first = _duration("rest", rest) or Limit.rest
+        self.limits.declare(Limit(name, permits, first, breaker_after))
 
     # -- opening --------------------------------------------------------------------------------------------------
 
@@ -98,6 +136,7 @@ class Penstock:
         return self.database.url.reveal()
 
     async def __aenter__(self) -> Self:
+        self.limits.check(self.kinds)
         self._database = await self._open.enter_async_context(open_database(self.settings, role=self.role))
         self._enqueuer = Enqueuer(self._database, self._lanes)
         return self
@@ -130,6 +169,8 @@ class Penstock:
         """Put a job in; with `tx`, in that transaction. A taken `unique` gives the job that has it, `created=False`."""
         delay = _duration("run_in", run_in)
         order = Order(call, share, priority, delay, unique, _duration("unique_for", unique_for))
+        if self._admission.bounds(order.call.kind) and not self._admission.admit_one(order.call.kind, share):
+            await self._admission.admit(self.database, [(call.kind, 1)], share, tx=tx, unique=unique)
         if tx is not None:
             ids = await self._lanes.ids(self.database, [order.lane])
             [number] = await enqueue_orders(tx, ids, [order])
@@ -160,6 +201,10 @@ class Penstock:
         ids = await self._lanes.ids(self.database, ((kind.queue, kind.name, share) for kind in kinds.values()))
         lanes = {name: ids[kind.queue, name, share] for name, kind in kinds.items()}
         delay = orders[0].delay
+        if any(self._admission.bounds(kind) for kind in kinds.values()):
+            numbers = Counter(call.kind.name for call in several)
+            wanted = [(kinds[name], number) for name, number in numbers.items()]
+            await self._admission.admit(self.database, wanted, share, tx=tx)
 
         async def insert(session: Any) -> list[JobId]:
             return await insert_jobs(
@@ -175,6 +220,27 @@ class Penstock:
             return await insert(tx)
         async with self.database.pool.transaction() as own:
             return await insert(own)
+
+    async def add_schedule(
+        self,
+        name: str,
+        cron_or_interval: str | timedelta,
+        call: Call,
+        *,
+        timezone: str = "UTC",
+        share: str = "_system",
+        missed: str = "one",
+        overlap: str = "allow",
+    ) -> None:
+        """Add a schedule, or change it; it stays until it is removed, whatever any code declares."""
+        schedule = Schedule.of(
+            name, cron_or_interval, call, timezone=timezone, share=share, missed=missed, overlap=overlap
+        )
+        await add_schedule(self.database, self._lanes, schedule)
+
+    async def remove_schedule(self, name: str, *, share: str = "_system") -> bool:
+        """Remove a schedule that was added, or that is retired; False if there is none."""
+        return await self.database.pool.repeat(lambda session: remove_schedule(session, name, share))
 
     # -- waiting and changing ---------------------------------------------------------------------------------------
 
@@ -196,7 +262,8 @@ class Penstock:
     async def _look_at_result(self, job_id: int) -> tuple[bool, Any]:
         row = await self.database.pool.repeat(lambda session: sql.find_job.first(session, id=job_id))
         if row is None:
-            raise JobNotFound(f"There is no job {job_id}.")
+            kept = format_duration(self.settings.engine.history_kept)
+            raise JobNotFound(f"There is no job {job_id}, or it ended more than {kept} ago (engine.history_kept).")
         match row["state"]:
             case "done":
                 return True, None if row["result"] is None else json.loads(row["result"])
@@ -209,9 +276,7 @@ class Penstock:
     async def cancel(self, *job_ids: int, reason: str = "cancelled") -> list[int]:
         """Cancel jobs; a running one stops with the next beat of its worker. The numbers of those that were alive."""
         async with self.database.pool.transaction() as tx:
-            ended = await sql.cancel_idle(tx, ids=list(job_ids), outcome="cancelled", reason=reason)
-            asked = await sql.cancel_running(tx, ids=list(job_ids))
-        return sorted(row["id"] for row in [*ended, *asked])
+            return await cancel_trees(tx, job_ids, reason)
 
     async def why(self, job_id: int) -> Explanation:
         """Why a job is where it is: one sentence and the evidence."""
@@ -274,12 +339,13 @@ class Penstock:
         self, *, concurrency: int | Mapping[str, int] = 100, lease: Duration = "15s", drain: Duration = "20s"
     ) -> Worker:
         """A worker for the declared kinds, to be run by the caller."""
+        self.limits.check(self.kinds)
         slots = by_queue(self.kinds, concurrency)
         if not slots:
             raise BadJob("There is nothing to work on: no job is declared for these queues.")
         return Worker(
             self.database,
-            self.kinds,
+            Declared(self.kinds, self.schedules, self.limits),
             self._lanes,
             slots,
             lease=parse_duration(lease),

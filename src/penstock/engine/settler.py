@@ -19,7 +19,11 @@ import asyncpg
 
 from penstock import telemetry
 from penstock.database import Pool, Session, statements
+from penstock.engine.checkpoint import sql as checkpoint_sql
+from penstock.engine.failpoint import reach
+from penstock.engine.family import count_down
 from penstock.engine.job import Job
+from penstock.engine.lanes import wake_queues
 from penstock.engine.outcome import (
     Bury,
     Cancelled,
@@ -30,6 +34,7 @@ from penstock.engine.outcome import (
     Release,
     Retry,
     Snooze,
+    Waits,
     describe_failure,
 )
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable, LeaseLost
@@ -134,6 +139,9 @@ class Settler:
             except (DatabaseTrouble, DatabaseUnreachable, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 log.warning("outcomes could not be written yet", jobs=len(batch), error=str(error))
                 await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
+            except Exception:  # noqa: BLE001  a fault of ours; without this task no outcome would ever be written again
+                log.exception("outcomes could not be written yet", jobs=len(batch))
+                await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
 
     async def _flush(self, batch: list[Settled], progress: dict[int, tuple[Job, str]], *, again: bool) -> None:
         flushes.inc()
@@ -150,6 +158,8 @@ class Settler:
                     worker_id=self._worker_id,
                 )
                 mine |= {row["id"] for row in before}
+            reach("before-commit", tx)
+        reach("after-commit-before-ack", tx)
         for item in batch:
             if item.job.id not in mine:
                 fenced.inc()
@@ -167,40 +177,56 @@ class Settler:
 
 async def settle(tx: Session, worker_id: int, batch: list[Settled]) -> set[int]:
     """Write the outcomes in the caller's transaction; the numbers of the jobs that were still ours."""
+    reach("before-settle", tx)
     by_outcome: dict[type[Outcome], list[Settled]] = defaultdict(list)
     for item in batch:
         by_outcome[type(item.outcome)].append(item)
     mine: set[int] = set()
+    children: list[int | None] = []  # the fan-outs of those that have ended
     for outcome, items in by_outcome.items():
         if outcome is Done:
-            mine |= await _settle_done(tx, worker_id, items, "done")
+            mine |= await _settle_done(tx, worker_id, items, "done", children)
         elif outcome is Cancelled:
-            mine |= await _settle_done(tx, worker_id, items, "cancelled")
+            mine |= await _settle_done(tx, worker_id, items, "cancelled", children)
         elif outcome in (Retry, Snooze):
             mine |= await _settle_retry(tx, worker_id, items)
         elif outcome is Bury:
-            mine |= await _settle_bury(tx, worker_id, items)
+            mine |= await _settle_bury(tx, worker_id, items, children)
         elif outcome is Release:
             mine |= await _settle_release(tx, worker_id, items)
-        elif outcome is Finished:
+        elif outcome in (Finished, Waits):
             mine |= {item.job.id for item in items}
+    await count_down(tx, children)  # once and last: its locks must not come before those of other rows
     return mine
 
 
 async def finish(tx: Session, worker_id: int, job: Job, result: Any, seconds: float) -> None:
     """The end of a handler's own transaction: its effects and the job's completion commit together, or not at all."""
-    if not await _settle_done(tx, worker_id, [Settled(job, Done(result), seconds)], "done"):
+    children: list[int | None] = []
+    if not await _settle_done(tx, worker_id, [Settled(job, Done(result), seconds)], "done", children):
         raise LeaseLost(f"Job {job.id} is no longer ours (attempt {job.attempt}); nothing was written.")
+    await count_down(tx, children)
 
 
-async def _settle_done(tx: Session, worker_id: int, items: list[Settled], outcome: str) -> set[int]:
-    rows = await sql.settle_done(
-        tx,
-        **_proof(worker_id, items),
-        results=[item.outcome.result if isinstance(item.outcome, Done) else None for item in items],
-        outcome=outcome,
-    )
+async def _settle_done(
+    tx: Session, worker_id: int, items: list[Settled], outcome: str, children: list[int | None]
+) -> set[int]:
+    try:
+        rows = await sql.settle_done(
+            tx,
+            **_proof(worker_id, items),
+            results=[item.outcome.result if isinstance(item.outcome, Done) else None for item in items],
+            outcome=outcome,
+        )
+    except asyncpg.CheckViolationError as error:
+        if not (error.table_name or "").startswith("job_history"):
+            raise
+        # It was on its way to the partition for the rest when its day got one of its own: the next try finds that.
+        raise DatabaseTrouble("The history got a new partition at this moment.") from error
     mine = {row["id"] for row in rows}
+    children += [row["fanout"] for row in rows]
+    if outcome == "done" and (scopes := [item.job.scope for item in items if item.job.scope and item.job.id in mine]):
+        await checkpoint_sql.forget_scopes.run(tx, scopes=scopes)
     keyed = [item.job for item in items if item.job.unique_key is not None and item.job.id in mine]
     if keyed:
         await sql.release_keys.run(
@@ -226,9 +252,10 @@ async def _settle_retry(tx: Session, worker_id: int, items: list[Settled]) -> se
     return {row["id"] for row in rows}
 
 
-async def _settle_bury(tx: Session, worker_id: int, items: list[Settled]) -> set[int]:
+async def _settle_bury(tx: Session, worker_id: int, items: list[Settled], children: list[int | None]) -> set[int]:
     failures = [item.outcome.failure for item in items if isinstance(item.outcome, Bury)]
     rows = await sql.settle_bury(tx, **_proof(worker_id, items), **_failures(failures))
+    children += [row["fanout"] for row in rows]
     return {row["id"] for row in rows}
 
 
@@ -237,11 +264,6 @@ async def _settle_release(tx: Session, worker_id: int, items: list[Settled]) -> 
     rows = await sql.settle_release(tx, **_proof(worker_id, items), reasons=reasons)
     await wake_queues(tx, {item.job.queue for item in items})
     return {row["id"] for row in rows}
-
-
-async def wake_queues(tx: Session, queues: set[str]) -> None:
-    """Tell the workers of these queues to look; the payload is constant, so that many become one."""
-    await sql.wake_queues(tx, queues=sorted(queues))
 
 
 def _proof(worker_id: int, items: list[Settled]) -> dict[str, Any]:

@@ -12,17 +12,18 @@ with mine as (
   where jobs.id = proof.id
     and jobs.attempt = proof.attempt and jobs.worker_id = proof.worker_id
   returning jobs.id, jobs.lane, jobs.priority, jobs.attempt, jobs.failures, jobs.enqueued_at, jobs.worker_id, jobs.args,
-    jobs.error, jobs.attempts, jobs.claimed_at, jobs.awaited, proof.seconds, proof.result
+    jobs.error, jobs.attempts, jobs.claimed_at, jobs.awaited, jobs.fanout, jobs.turn, proof.seconds, proof.result
 ),
 moved as (
   insert into penstock.job_history
-    (id, lane, outcome, priority, attempt, failures, enqueued_at, finished_at, worker_id, args, result, error, attempts)
+    (id, lane, outcome, priority, attempt, failures, enqueued_at, finished_at, worker_id, args, result, error, attempts,
+    fanout, turn)
   select
     id, lane, :outcome::text, priority, attempt, failures, enqueued_at, penstock.now(), worker_id, args, result, error,
-    attempts || row(attempt, worker_id, claimed_at, seconds, :outcome::text, null)::penstock.attempt
+    attempts || row(attempt, worker_id, claimed_at, seconds, :outcome::text, null)::penstock.attempt, fanout, turn
   from mine
 )
-select id, case when awaited then pg_notify('penstock_done', '') is null end as told from mine
+select id, fanout, case when awaited then pg_notify('penstock_done', '') is null end as told from mine
 
 -- name: settle_retry
 -- running -> later. A failure is charged, patience is not.
@@ -53,9 +54,9 @@ with buried as (
   ) as proof(id, attempt, worker_id, seconds, error, fingerprint, message)
   where jobs.id = proof.id
     and jobs.attempt = proof.attempt and jobs.worker_id = proof.worker_id
-  returning jobs.id, jobs.awaited
+  returning jobs.id, jobs.awaited, jobs.fanout
 )
-select id, case when awaited then pg_notify('penstock_done', '') is null end as told from buried
+select id, fanout, case when awaited then pg_notify('penstock_done', '') is null end as told from buried
 
 -- name: settle_release
 -- running -> ready: the try is given back, the attempt number is not.
@@ -108,9 +109,6 @@ kept as (
 )
 delete from penstock.job_keys
 using over where job_keys.key = over.key and job_keys.job_id = over.id and over.keep is null
-
--- name: wake_queues
-select pg_notify('penstock_queue_' || queue, '') from unnest(:queues::text[]) as queue
 
 -- name: hold_fence
 -- Before a handler's writes: is this attempt still ours? The row stays locked, so that no rescue can come in between.

@@ -17,6 +17,7 @@ class Slots:
     def __init__(self, size: int) -> None:
         self.size = size
         self.running = 0
+        self.more = True  # the last look left something behind: a free slot is a reason to look again
         self.buffer: deque[Job] = deque()
         self._ended = 0
         self._since = time.monotonic()

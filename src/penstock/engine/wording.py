@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+PLURALS = {"child": "children"}
 STEPS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -21,7 +22,7 @@ def moment(at: datetime, now: datetime) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {PLURALS.get(thing, thing + 's')}"
 
 
 def up_to(number: int, most: int, thing: str) -> str:

@@ -11,22 +11,32 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import asyncpg
 
 from penstock.database import Database
 from penstock.engine.beat import Beat, Commands
-from penstock.engine.executor import Context, Desk, Stop, execute, judge
-from penstock.engine.fleet import Member, leave, register
+from penstock.engine.budget import join_fleet
+from penstock.engine.chores import Chores
+from penstock.engine.context import Context, Desk
+from penstock.engine.executor import execute, judge
+from penstock.engine.fleet import Member, leave
+from penstock.engine.history import make_partitions
 from penstock.engine.job import Job
 from penstock.engine.kinds import Kinds
 from penstock.engine.lanes import Claimer, Lanes
 from penstock.engine.lease import Lease
-from penstock.engine.outcome import Bury, Finished, Outcome, Release, Retry, Snooze
+from penstock.engine.limits import Limits
+from penstock.engine.outcome import Bury, Finished, Outcome, Release, Retry, Snooze, Waits
+from penstock.engine.permits import Allotments
 from penstock.engine.pressure import Pressure
+from penstock.engine.scheduler import Scheduler
+from penstock.engine.schedules import Schedules
 from penstock.engine.settler import Settled, Settler
 from penstock.engine.slots import Slots
+from penstock.engine.stop import Stop
 from penstock.engine.tally import tally
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable, LeaseLost
 from penstock.telemetry import log
@@ -45,6 +55,15 @@ TROUBLE = (DatabaseTrouble, DatabaseUnreachable, asyncpg.PostgresError, asyncpg.
 STUBBORN_AFTER = 5.0  # seconds that a handler may ignore its cancellation
 
 
+@dataclass(frozen=True)
+class Declared:
+    """What an application declares."""
+
+    kinds: Kinds
+    schedules: Schedules
+    limits: Limits
+
+
 @dataclass(slots=True, eq=False)
 class Running:
     """A handler at work."""
@@ -61,7 +80,7 @@ class Worker:
     def __init__(
         self,
         database: Database,
-        kinds: Kinds,
+        declared: Declared,
         lanes: Lanes,
         concurrency: Mapping[str, int],
         *,
@@ -70,17 +89,18 @@ class Worker:
         code: str = "",
     ) -> None:
         self._database = database
-        self._kinds = kinds
+        self._kinds = declared.kinds
         self._lanes = lanes
         self._lease_length = lease
         self._drain = drain
         self._code = code
+        self._scheduler = Scheduler(database.settings, declared.schedules)
         self._slots = {queue: Slots(size) for queue, size in concurrency.items()}
         self._running: dict[tuple[int, int], Running] = {}  # by job and attempt
         self._wake = asyncio.Event()
         self._pressure = Pressure()
+        self._allotments = Allotments(declared.limits, declared.kinds, lambda: database.pool.state.use, self._wake.set)
         self._suspects = False
-        self._more = True  # the last look left something behind: a free slot is a reason to look again
         self._loop = asyncio.get_running_loop()
         self._gone = asyncio.Event()
         self._ended = asyncio.Event()  # a handler has ended, or nobody wants to wait for it any longer
@@ -111,23 +131,35 @@ class Worker:
             slots=sum(slots.size for slots in self._slots.values()),
             lease=self._lease_length,
         )
+        joined = await join_fleet(self._database, member, stop, again=self.worker_id != 0)
+        if joined is None:
+            return
+        self.worker_id = joined
         async with self._database.pool.session() as session:
-            self.worker_id = await register(session, member)
+            await make_partitions(session)  # before there are rows that would have to be moved into them
         self._gone.clear()
         self._stopping = False
         lease = Lease(self._lease_length)
         beat = Beat(
             self._database,
-            self.worker_id,
+            Chores(self._database.settings, self.worker_id, self._scheduler),
             lease,
             on_first=self._begin,
             on_commands=self._obey,
             on_gone=self._gone.set,
             load=lambda: {"running": len(self._running), "pool": self._database.pool.state.used},
         )
+        await self._share_permits(beat)
         settler = Settler(self._database.pool, self.worker_id)
-        claimer = Claimer(self._database, self._lanes, self.worker_id)
-        desk = Desk(self._database.pool, settler, self.worker_id, self._code)
+        claimer = Claimer(self._database, self._lanes, self.worker_id, self._allotments)
+        desk = Desk(
+            self._database.pool,
+            settler,
+            self.worker_id,
+            self._code,
+            partial(self._lanes.ids, self._database),
+            self._allotments,
+        )
         subscriptions = [
             self._database.notifications.subscribe(f"penstock_queue_{queue}", self._wake) for queue in self._slots
         ]
@@ -156,6 +188,14 @@ class Worker:
         for result in results:
             if isinstance(result, Exception):
                 raise result
+
+    async def _share_permits(self, beat: Beat) -> None:
+        """Declare the limits, and let the beat bring the permits."""
+        async with self._database.pool.session() as session:
+            await self._allotments.join(session, self.worker_id)
+        if self._allotments:
+            beat.exchange = self._allotments.exchange
+            self._allotments.obey(beat.hurry)
 
     # -- claiming -------------------------------------------------------------------------------------------------
 
@@ -188,7 +228,7 @@ class Worker:
             released = await claimer.release_unknown(job_id for job_id, _ in unknown)
             log.warning("gave back jobs whose claim got no answer", jobs=released)
         for key in before - owned:  # taken from us, or forgotten by a server that crashed
-            if (running := self._running.get(key)) is not None and not running.context.finished:
+            if (running := self._running.get(key)) is not None and not running.context.written:
                 self._tell_to_end(running, Stop.LOST)
 
     async def _claim(self, claimer: Claimer, desk: Desk) -> float:
@@ -208,7 +248,8 @@ class Worker:
                 free[queue] = max(1, int(appetite * level))
         if free:
             jobs += await claimer.claim(free)
-        self._more = bool(jobs) or not free
+        for queue, slots in self._slots.items():  # one that was full has not been asked, and may have more
+            slots.more = queue not in free or any(job.queue == queue for job in jobs)
         for job in jobs:
             if (job.id, job.attempt) not in self._running:  # else a crashed server forgot a claim, and it is ours again
                 self._slots[job.queue].buffer.append(job)
@@ -247,7 +288,7 @@ class Worker:
 
     def _start(self, job: Job, slots: Slots, desk: Desk) -> None:
         kind = self._kinds[job.kind]
-        context = Context(job, desk)
+        context = Context(job, kind, desk)
         slots.running += 1
         tally.running[job.kind] += 1
         timeout_at = context.started_at + kind.timeout.total_seconds() if kind.timeout is not None else float("inf")
@@ -265,6 +306,7 @@ class Worker:
                 self._settle(context, outcome, desk.settler)
         finally:
             self._running.pop((job.id, job.attempt), None)
+            self._allotments.end(job, context.ending, context.started_at)
             tally.running[job.kind] -= 1
             slots.note_end()
             self._ended.set()
@@ -273,7 +315,7 @@ class Worker:
                 self._wake.set()
             if slots.buffer and not self._stopping:
                 self._start(slots.buffer.popleft(), slots, desk)
-            if self._more and (slots.appetite() * 4 >= slots.size or not slots.buffer):
+            if slots.more and (slots.appetite() * 4 >= slots.size or not slots.buffer):
                 self._wake.set()
 
     def _settle(self, context: Context, outcome: Outcome, settler: Settler) -> None:
@@ -284,7 +326,7 @@ class Worker:
             log.warning("attempt failed", job=job.id, kind=job.kind, attempt=job.attempt, error=failure.message)
         else:
             tally.count(job.kind, type(outcome).__name__, "", seconds)
-        if not isinstance(outcome, Finished):
+        if not isinstance(outcome, Finished | Waits):
             settler.add(Settled(job, outcome, seconds))
 
     # -- watching -------------------------------------------------------------------------------------------------
@@ -304,7 +346,8 @@ class Worker:
 
     def _check(self, running: Running, now: float, settler: Settler) -> None:
         context = running.context
-        kind = self._kinds[context.job.kind]
+        kind = context.kind
+        context.tell_step(now)
         if context.stop is not None:
             if now - running.stopped_at > STUBBORN_AFTER and not self._gone.is_set():
                 self._give_up(running, settler)
@@ -361,9 +404,12 @@ class Worker:
 
     async def _hand_back(self, settler: Settler) -> None:
         """Give back what has not begun, wait for what runs, and release the rest."""
+        self._allotments.note_short(())  # others may have what we would have claimed with
         for slots in self._slots.values():
             while slots.buffer:
-                settler.add(Settled(slots.buffer.popleft(), Release("the worker stopped"), 0.0))
+                job = slots.buffer.popleft()
+                self._allotments.end(job)
+                settler.add(Settled(job, Release("the worker stopped"), 0.0))
         began = time.monotonic()
         while self._running and time.monotonic() - began < self._drain.total_seconds():
             await self._until_one_ends(self._drain.total_seconds())
@@ -374,7 +420,8 @@ class Worker:
     async def _abandon(self) -> None:
         """Nothing here is ours any more: end the handlers, write nothing."""
         for slots in self._slots.values():
-            slots.buffer.clear()
+            while slots.buffer:
+                self._allotments.end(slots.buffer.popleft())
         await self._end_handlers(Stop.LOST)
 
     async def _end_handlers(self, why: Stop) -> None:

@@ -1,6 +1,7 @@
 """Running Penstock: what is wrong, and what does it do."""
 
-from penstock.operations.doctor import Finding, examine
+from penstock.operations.doctor import examine
+from penstock.operations.finding import Finding
 from penstock.operations.gauges import FleetGauges
 
 __all__ = ["Finding", "FleetGauges", "examine"]

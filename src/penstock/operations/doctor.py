@@ -8,9 +8,7 @@ import asyncio
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 from asyncpg import Record
 
@@ -20,8 +18,12 @@ from penstock.database.migrations import read_migrations
 from penstock.database.migrations import sql as migrations_sql
 from penstock.engine.census import Waiting, waiting_lanes
 from penstock.engine.fleet import sql as fleet_sql
+from penstock.engine.limits import LimitState, list_limits
 from penstock.engine.queue import sql as queue_sql
+from penstock.engine.schedules import overdue_schedules
 from penstock.engine.wording import counted, listed, span
+from penstock.operations.finding import START, Finding
+from penstock.operations.upkeep import DEAD_ROWS, LONG_AFTER, examine_server
 from penstock.settings import Settings
 
 sql = statements(__file__)
@@ -29,20 +31,15 @@ sql = statements(__file__)
 ECHO = "penstock_doctor"
 ECHO_PATIENCE = 2.0
 OLD_AFTER = timedelta(minutes=5)
-START = "penstock worker module:app"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong."""
-
-    name: str
-    sentence: str
-    command: str
-    evidence: dict[str, Any] = field(default_factory=dict)
-
-
-async def examine(settings: Settings, *, old_after: timedelta = OLD_AFTER) -> list[Finding]:
+async def examine(
+    settings: Settings,
+    *,
+    old_after: timedelta = OLD_AFTER,
+    dead_rows: int = DEAD_ROWS,
+    long_after: timedelta = LONG_AFTER,
+) -> list[Finding]:
     """Everything that is wrong, most fundamental first."""
     async with reach_database(settings, migrating=False) as reached:
         session = await reached.address.open_session("doctor")
@@ -50,6 +47,9 @@ async def examine(settings: Settings, *, old_after: timedelta = OLD_AFTER) -> li
             findings = [*await _examine_schema(session), *await _examine_notifications(reached.address)]
             if not any(finding.name.startswith("schema") for finding in findings):  # its tables may not be there
                 findings += await _examine_engine(session, old_after)
+                findings += await examine_server(
+                    session, settings, pooled=reached.address.pooled, dead_rows=dead_rows, long_after=long_after
+                )
         finally:
             session.terminate()
     return findings
@@ -60,6 +60,8 @@ async def _examine_engine(session: Session, old_after: timedelta) -> list[Findin
     lanes = await waiting_lanes(session)
     causes = await queue_sql.dead_by_cause(session, most=20)
     pauses = await queue_sql.pauses(session)
+    overdue = await overdue_schedules(session)
+    limits = await list_limits(session)
     return [
         *_examine_fleet(workers),
         *_examine_pools(workers),
@@ -68,6 +70,8 @@ async def _examine_engine(session: Session, old_after: timedelta) -> list[Findin
         *_examine_age(lanes, workers, old_after),
         *_examine_dead(causes),
         *_examine_pauses(pauses),
+        *_examine_schedules(overdue),
+        *_examine_breakers(limits),
     ]
 
 
@@ -157,7 +161,8 @@ def _examine_reported_notifications(workers: list[Record]) -> Iterator[Finding]:
 
 
 def _examine_unserved(lanes: list[Waiting]) -> Iterator[Finding]:
-    for (queue, kind), waiting in _by_kind([lane for lane in lanes if not (lane.open or lane.paused)]).items():
+    unserved = [lane for lane in lanes if not (lane.open or lane.paused or lane.shut)]
+    for (queue, kind), waiting in _by_kind(unserved).items():
         depth = sum(lane.depth for lane in waiting)
         said = (
             f"No live worker serves the kind {kind} in the queue {queue}: {counted(depth, 'ready job')} wait for one."
@@ -201,3 +206,24 @@ def _examine_pauses(pauses: list[Record]) -> Iterator[Finding]:
         said = f"The {pause['what']} {pause['name']} has been paused since {since}: {pause['reason']}"
         command = f"penstock resume --{pause['what']} {shlex.quote(pause['name'])}"
         yield Finding("paused", said, command, dict(pause))
+
+
+def _examine_schedules(overdue: list[Record]) -> Iterator[Finding]:
+    if overdue:
+        longest = overdue[0]
+        said = (
+            f"{counted(len(overdue), 'schedule')} should have ticked and did not ({listed([row['name'] for row in overdue])}); "
+            f"{longest['name']} is {span(longest['late'])} late. Every worker ticks: start one."
+        )
+        evidence = {"schedules": [dict(row) for row in overdue]}
+        yield Finding("schedule-overdue", said, START, evidence)
+
+
+def _examine_breakers(limits: list[LimitState]) -> Iterator[Finding]:
+    for limit in limits:
+        if limit.opened_at is not None:
+            said = (
+                f"The breaker of {limit.name} is {limit.breaker}. Nothing that needs it runs; it closes by itself when a probe "
+                "succeeds. If the cause is mended, there is no need to wait:"
+            )
+            yield Finding("breaker-open", said, f"penstock limits close {limit.name}", limit.as_json())

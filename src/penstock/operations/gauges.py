@@ -6,7 +6,7 @@ gauges are absent rather than old.
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -14,11 +14,19 @@ from prometheus_client.registry import Collector
 
 from penstock.database import Database
 from penstock.engine.census import Waiting, count_workers, waiting_lanes
+from penstock.engine.limits import LimitState, list_limits
+from penstock.engine.schedules import count_schedules
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable
 from penstock.telemetry import log
 
 FRESH = 5.0
 READ_WITHIN = 2.0  # seconds: a scraper gives up after ten, and wants the other metrics all the same
+LIMIT_GAUGES: tuple[tuple[str, str, Callable[[LimitState], float]], ...] = (
+    ("penstock_limit_used", "Permits in use, over the fleet", lambda limit: limit.used),
+    ("penstock_limit_granted", "Permits granted to workers", lambda limit: limit.granted),
+    ("penstock_limit_level", "Calls that the workers dare to have at once", lambda limit: limit.level),
+    ("penstock_breaker_open", "1: nobody calls it, after too many failures", lambda limit: limit.opened_at is not None),
+)
 
 
 class FleetGauges(Collector):
@@ -30,6 +38,8 @@ class FleetGauges(Collector):
         self._read_at = float("-inf")
         self._lanes: list[Waiting] | None = None
         self._workers = 0
+        self._schedules: dict[str, int] = {}
+        self._limits: list[LimitState] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -45,6 +55,8 @@ class FleetGauges(Collector):
             async with asyncio.timeout(READ_WITHIN), self._database.pool.session() as session:
                 self._lanes = await waiting_lanes(session)
                 self._workers = await count_workers(session)
+                self._schedules = await count_schedules(session)
+                self._limits = await list_limits(session)
         except (TimeoutError, DatabaseTrouble, DatabaseUnreachable) as error:
             self._lanes = None
             log.warning("the fleet's gauges cannot be read", error=str(error) or type(error).__name__)
@@ -61,3 +73,12 @@ class FleetGauges(Collector):
             age.add_metric((lane.queue, lane.kind, lane.share), lane.oldest_age.total_seconds())
         yield from (depth, age)
         yield GaugeMetricFamily("penstock_workers_alive", "Workers within their lease", value=self._workers)
+        schedules = GaugeMetricFamily("penstock_schedules", "Schedules of the fleet", labels=("state",))
+        for state, count in self._schedules.items():
+            schedules.add_metric((state,), count)
+        yield schedules
+        for name, words, value in LIMIT_GAUGES:
+            gauge = GaugeMetricFamily(name, words, labels=("limit",))
+            for limit in self._limits:
+                gauge.add_metric((limit.name,), value(limit))
+            yield gauge

@@ -47,7 +47,6 @@ alter table penstock.jobs
   add column fanout    bigint,  -- the fan-out whose child this is
   add column turn      int,     -- its place in the list of calls
   add column waits_for bigint,  -- a parent: for all of these children; a child: for its turn among them
-  add column step      text,    -- what it does at present
   add constraint child_with_a_turn check ((fanout is null) = (turn is null)),
   add constraint waiting_for_something check ((state = 'waiting') = (waits_for is not null));
 create index jobs_waiting on penstock.jobs (waits_for, id) where state = 'waiting';
@@ -117,6 +116,7 @@ create table penstock.allotments (
   used       int not null,
   waiting    int not null,
   level      real not null,
+  need       int not null default 1,  -- the most that one caller takes at once: less would be of no use
   told_at    timestamptz not null default penstock.now(),
   primary key (limit_name, worker_id)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
@@ -125,3 +125,13 @@ create table penstock.allotments (
 
 -- How many connections this worker may open at most; 0 for a release that did not say.
 alter table penstock.workers add column connections int not null default 0;
+
+-- -- admission ----------------------------------------------------------------------------------------------------------
+
+-- What waits in a lane for its time counts to its depth. Plain jobs are never in it.
+create index jobs_later_lane on penstock.jobs (lane) where state = 'later';
+
+-- -- what is kept -------------------------------------------------------------------------------------------------------
+
+-- Old rows that are in no day's partition are deleted one by one.
+create index job_history_rest_age on penstock.job_history_rest (finished_at);
