@@ -1,0 +1,71 @@
+"""Explorations that take minutes: three actors with whole transactions. Not part of `./dev test`: `./dev prove --full`."""
+
+import pytest
+
+from penstock.database import Session
+from tests.proofs.actors import again_of, cancels, claims_suspect, finishes, promotes, rescues, settles
+from tests.proofs.explore import Stage, explore
+from tests.proofs.stepping import Seat
+from tests.proofs.test_explore import BEGIN, Answers, fan_out, parent_states, running_job, state_of, told
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+async def test_finish_rescue_cancel(stage: Stage) -> None:
+    """A handler ends while its worker is given up and somebody cancels it."""
+    worker, job = await running_job(stage, lost=True, unique="k")
+    await stage.keep()
+
+    async def check(session: Session, answers: Answers) -> None:
+        state, attempt = await state_of(session, job.id)
+        assert (state == "done") == (answers["finish"] == "done")
+        assert attempt == 1
+        assert state != "ready" or not answers["cancel"], "who heard that it was cancelled does not see it again"
+
+    plays = {"finish": finishes(worker, job), "rescue": rescues(worker), "cancel": cancels(job.id)}
+    told(await explore(stage, plays, check=check, unstepped=BEGIN), 0)
+
+
+async def test_zombie_rescue_finish(stage: Stage) -> None:
+    """Both have effects: the zombie, and the one who runs the job again after somebody else's rescue."""
+    frozen, job = await running_job(stage, lost=True)
+    healthy = await stage.shop.worker()
+    await stage.keep()
+
+    async def claim_and_finish(seat: Seat) -> str:
+        attempt = await claims_suspect(stage, healthy)(seat)
+        return "nothing" if attempt is None else await finishes(healthy, again_of(job, attempt))(seat)
+
+    async def check(session: Session, answers: Answers) -> None:
+        done = [answers["zombie"], answers["healthy"]].count("done")
+        assert await session.fetchval("select count(*) from proofs.effects") == done <= 1
+
+    plays = {"zombie": finishes(frozen, job), "rescue": rescues(frozen), "healthy": claim_and_finish}
+    told(await explore(stage, plays, check=check, unstepped=BEGIN), 0)
+
+
+async def test_three_settlers_of_one_family(stage: Stage) -> None:
+    """Three children in three workers, all at once."""
+    worker, [one, two, three] = await fan_out(stage, children=3)
+    await stage.keep()
+
+    async def check(session: Session, answers: Answers) -> None:
+        assert await parent_states(session) == ["ready"]
+
+    plays = {"first": settles(worker, one), "second": settles(worker, two), "third": finishes(worker, three)}
+    told(await explore(stage, plays, check=check, unstepped=BEGIN), 0)
+
+
+async def test_settle_cancel_promote(stage: Stage) -> None:
+    """A child ends, the tree is cancelled, and something else becomes due, which is nobody's business."""
+    worker, [one, two] = await fan_out(stage)
+    [parent] = await stage.shop.run("select id from penstock.jobs where fanout is null")
+    await stage.keep()
+
+    async def check(session: Session, answers: Answers) -> None:
+        assert parent["id"] in answers["cancel"]
+        assert (await state_of(session, one.id))[0] == "done"
+        assert await session.fetchval("select cancelling from penstock.jobs where id = $1", two.id)
+
+    plays = {"settle": settles(worker, one), "cancel": cancels(parent["id"]), "promote": promotes()}
+    told(await explore(stage, plays, check=check, unstepped=BEGIN), 0)
