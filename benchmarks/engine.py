@@ -7,7 +7,20 @@ from pathlib import Path
 
 from benchmarks.cost import clock
 from benchmarks.machine import describe
-from benchmarks.measures import asleep, backlog, ballast, drain, enqueue, fanout, idle, kill, pickup, schedules, steps
+from benchmarks.measures import (
+    asleep,
+    backlog,
+    ballast,
+    drain,
+    enqueue,
+    fanout,
+    idle,
+    kill,
+    limiter,
+    pickup,
+    schedules,
+    steps,
+)
 from benchmarks.report import Report, Row
 from benchmarks.stage import Scale, SideFailed, Stage, open_stage
 
@@ -26,6 +39,7 @@ FLOW: dict[str, Measure] = {  # the second half: --flow
     "fanout": fanout.measure,
     "steps": steps.measure,
     "schedules": schedules.measure,
+    "limiter": limiter.measure,
 }
 
 

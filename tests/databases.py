@@ -49,6 +49,7 @@ select md5(string_agg(thing, E'\\n' order by thing)) from (
   union all select concat_ws(' ', 'schema', nspname, nspacl) from pg_namespace where nspname !~ '^pg_'
   union all select concat_ws(' ', 'type', oid, typname, typacl) from pg_type where oid >= 16384 and typtype in ('e', 'd', 'r')
   union all select concat_ws(' ', 'extension', extname) from pg_extension
+  union all select concat_ws(' ', 'migration', number, checksum) from penstock.migrations
   union all
   select concat_ws(' ', 'database', datconnlimit, datallowconn, datacl) from pg_database where datname = current_database()
   union all

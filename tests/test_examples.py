@@ -12,7 +12,7 @@ LAST_WORDS = {
     "greet.py": "a\\nb",
     "book.py": "IT WAS A DARK AND STORMY NIGHT. THE END.",
     "nightly.py": "removed: True",
-    "careful.py": "",
+    "careful.py": "answers: 40",
 }
 
 

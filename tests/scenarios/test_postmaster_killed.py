@@ -59,7 +59,8 @@ async def test_live_work_is_not_robbed(crew: Crew, home: Path, victim: str) -> N
     pid = postmaster(home) if victim == "the postmaster" else crew.connection.get_server_pid()
     os.kill(pid, signal.SIGKILL)
     await look_again(crew)
-    assert await crew.connection.fetchval("select count(*) from penstock.jobs") == 60
+    everywhere = "(select count(*) from penstock.jobs) + (select count(*) from penstock.job_history)"
+    assert await crew.connection.fetchval(f"select {everywhere}") == 60
     await crew.until_over()
 
     history = await crew.history()

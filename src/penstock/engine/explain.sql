@@ -56,7 +56,7 @@ select
   fleet.*,
   pause.paused_what, pause.paused_name, pause.paused_reason, pause.paused_since,
   family.parent, family.name as map, family.total as children, family.unfinished as children_unfinished,
-  family.at_once as children_at_once, job.fanout is not distinct from job.waits_for as held,
+  family.at_once as children_at_once, coalesce(job.fanout = job.waits_for, false) as held,
   (select count(*) from penstock.jobs as child where child.fanout = job.waits_for and child.state = 'dead') as children_dead,
   former.name as last_server, former.gone_at as last_server_left_at,
   shut.verdict as shut, bound.name as limit_name, bound.permits, bound.opened_at as breaker_opened_at,

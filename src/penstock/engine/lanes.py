@@ -36,6 +36,7 @@ class Lanes:
 
     def __init__(self) -> None:
         self._ids: dict[LaneKey, int] = {}
+        self._wanted: set[LaneKey] = set()  # by whoever waits for a turn to ask
         self.keys: dict[int, LaneKey] = {}
         self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
@@ -47,8 +48,11 @@ class Lanes:
         """
         missing = {key for key in wanted if key not in self._ids}
         if missing:
+            self._wanted |= missing
             async with self._one_at_a_time():  # the connection budget counts one such session
-                await self._find(database, sorted(missing - self._ids.keys()))
+                together = (self._wanted | missing) - self._ids.keys()  # with those who came while we waited
+                self._wanted = set()
+                await self._find(database, sorted(together))
         return self._ids
 
     async def _find(self, database: Database, missing: list[LaneKey]) -> None:
