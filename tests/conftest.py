@@ -102,7 +102,7 @@ async def fresh_database(config: pytest.Config) -> AsyncIterator[DatabaseUrl]:
 def settings(database_url: DatabaseUrl, tmp_path: Path) -> Settings:
     """Settings for the test's own database; a transaction that sits idle is an error."""
     return Settings(
-        home=tmp_path, database_url=database_url, pool=PoolSettings(size=4, warm=4, hold_limit=timedelta(seconds=2))
+        home=tmp_path, database_url=database_url, pool=PoolSettings(size=4, warm=1, hold_limit=timedelta(seconds=2))
     )
 
 

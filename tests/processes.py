@@ -2,26 +2,25 @@
 
 import asyncio
 import os
-import sys
-from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
 
+from tests.zygote import Forked, fork
+
 
 class Started:
     """A process and what it has printed so far."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Forked) -> None:
         self.process = process
         self.pid = process.pid
         self.printed = ""
 
     async def until(self, text: str, within: float = 20) -> str:
         """Wait until `text` is printed; everything printed so far."""
-        assert self.process.stdout is not None
         async with asyncio.timeout(within):
             while text not in self.printed:
                 line = await self.process.stdout.readline()
@@ -31,7 +30,6 @@ class Started:
 
     async def end(self, within: float = 20) -> int:
         """Wait for its end; the exit code."""
-        assert self.process.stdout is not None
         async with asyncio.timeout(within):
             self.printed += (await self.process.stdout.read()).decode()
             return await self.process.wait()
@@ -42,15 +40,7 @@ async def start(
     *command: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> AsyncIterator[Started]:
     """Run Python with the arguments; it and all its descendants are dead at the end."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=PIPE,
-        stderr=STDOUT,
-        env=clean_environ(environ),
-        cwd=cwd,
-    )
+    process = await fork(command, clean_environ(environ), cwd)
     family = psutil.Process(process.pid)
     started = Started(process)
     try:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from penstock.database import Database, Pool
+from penstock.database import Database, Pool, open_database
 from penstock.database.session import connect
 from penstock.errors import CallTimedOut, ConnectionLost, HeldTooLong, PoolExhausted
 from penstock.settings import DatabaseUrl, PoolSettings, Settings
@@ -20,14 +20,16 @@ async def open_pool(url: DatabaseUrl, **values: object) -> Pool:
     return pool
 
 
-async def test_the_pool_is_warm_when_it_opens(database: Database) -> None:
-    assert database.pool.state.open == 4
-    assert database.pool.state.used == 0
-    async with database.pool.session() as session:
-        names = await session.fetch(
-            "select application_name from pg_stat_activity where datname = current_database() and state is not null"
-        )
-    assert sum(row[0].startswith("penstock-test ") for row in names) == 4
+async def test_the_pool_is_warm_when_it_opens(settings: Settings) -> None:
+    warm = settings.model_copy(update={"pool": PoolSettings(size=4, warm=3)})
+    async with open_database(warm, role="test") as database:
+        assert database.pool.state.open == 3
+        assert database.pool.state.used == 0
+        async with database.pool.session() as session:
+            names = await session.fetch(
+                "select application_name from pg_stat_activity where datname = current_database() and state is not null"
+            )
+    assert sum(row[0].startswith("penstock-test ") for row in names) == 3
 
 
 async def test_uses_and_waits_are_counted(database_url: DatabaseUrl) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from asyncpg import Record
 
-from penstock.database import Database, Session
+from penstock.database import Database, Session, Statement
 from penstock.engine import Call, JobId, Kind
 from penstock.engine.chores import DEATHS_ALLOWED, rescue
 from penstock.engine.chores import sql as chores_sql
@@ -57,6 +57,10 @@ class Shop:
         async with self.database.pool.session() as session:
             rows: list[Record] = await session.fetch(query, *arguments)
             return rows
+
+    async def run_statement(self, statement: Statement, **values: Any) -> list[Record]:
+        async with self.database.pool.session() as session:
+            return await statement(session, **values)
 
     async def enqueue(self, *calls: Call, **options: Any) -> list[JobId]:
         orders = [Order(call, **options) for call in calls or (nothing(),)]

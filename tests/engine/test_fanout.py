@@ -358,7 +358,7 @@ async def bury_family(family: Family) -> Job:
 async def while_redriving(family: Family, number: int, go_on: Callable[[], Awaitable[None]]) -> None:
     redriving = asyncio.create_task(redrive(family.shop.database, Selection((number,)), force=True))
     async with asyncio.timeout(5):
-        while await family.shop.state(number) != "ready":
+        while await family.shop.state(number) != "ready":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await go_on()
     result = await redriving

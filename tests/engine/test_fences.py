@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.engine.chores import sql as chores_sql
 from penstock.engine.context import Context
 from penstock.engine.job import Job
 from penstock.engine.outcome import Bury, Cancelled, Done, Failure, Outcome, Release, Retry, Snooze
@@ -104,7 +105,8 @@ async def test_a_rescue_cannot_come_between_the_fence_and_the_finish(shop: Shop)
     async with context_of(shop, worker, job).finish():
         await shop.run("update penstock.workers set beat_at = beat_at - interval '1 hour'")
         assert await shop.look() == [worker]
-        assert await shop.rescue(worker) == set(), "the row is locked by the finish"
+        taken = await shop.run_statement(chores_sql.rescue_jobs, gone_id=worker, bite=10, deaths_allowed=2)
+        assert taken == [], "the row is locked by the finish"
     assert await shop.state(number) == "done"
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.database import EmbeddedServer
+from penstock.engine.wording import counted
 from penstock.settings import PostgresSettings
 from tests.conftest import SHARED, make_home, prepare_template
 from tests.proofs.mutants import MUTANTS, DoesNotApply, Mutant
@@ -96,7 +97,10 @@ def prove_mutants(mutants: Iterable[Mutant]) -> int:
     chosen = list(mutants)
     began = time.monotonic()
     tests = sorted({test for mutant in chosen for test in mutant.tests})
-    print(f"{len(chosen)} of {len(MUTANTS)} mutants, killed by {len(tests)} tests; first without any", flush=True)
+    print(
+        f"{len(chosen)} of {len(MUTANTS)} mutants, killed by {counted(len(tests), 'test')}; first without any",
+        flush=True,
+    )
     if run("unmutated", "-n", str(AT_ONCE), *tests):
         return 1
     with ThreadPoolExecutor(AT_ONCE) as pool:
