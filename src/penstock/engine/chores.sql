@@ -84,7 +84,7 @@ join pg_stat_activity as session on session.application_name like 'penstock-%'
   and split_part(session.application_name, ' ', 2) = right(worker.name, 40)
 where worker.id = :gone_id and worker.gone_at is not null
   and session.datname = current_database() and session.usename = current_user and session.pid <> pg_backend_pid()
-  and session.xact_start < clock_timestamp() - (penstock.now() - worker.gone_at)
+  and session.xact_start < statement_timestamp() - (penstock.now() - worker.gone_at)
 
 -- name: promote_jobs
 -- later -> ready, in bounded bites, by every worker.
