@@ -10,6 +10,8 @@ import pytest
 from penstock.engine import Kind
 from penstock.engine.checkpoint import sql
 from penstock.engine.context import Context
+from penstock.engine.executor import execute
+from penstock.engine.explain import explain
 from penstock.engine.outcome import Bury, Cancelled, Done, Failure, Release
 from penstock.errors import BadJob, BadStep, LeaseLost
 from tests.engine.conftest import Shop, do_nothing, make_kind, nothing
@@ -257,6 +259,21 @@ async def test_the_step_of_a_failure_is_known(shop: Shop) -> None:
     with pytest.raises(ZeroDivisionError):
         await context.step("second", lambda: 1 // 0)
     assert context.step_name == "second"
+
+
+async def test_a_dead_letter_tells_its_step(shop: Shop) -> None:
+    async def handle(ctx: Context) -> None:
+        await ctx.step("read", Counter())
+        await ctx.step("draw", lambda: 1 // 0)
+
+    kind = Kind("draw", handle, retries=0)
+    context, worker = await attempt(shop, kind)
+    outcome = await execute(kind, context)
+    await shop.settle(worker, (context.job, outcome))
+    async with shop.database.pool.session() as session:
+        why = await explain(session, context.job.id)
+    assert why.evidence["error"]["step"] == "draw"
+    assert "is dead after 1 attempt in the step draw, with ZeroDivisionError" in why.sentence
 
 
 async def test_a_lasting_step_is_shown_and_a_quick_one_costs_nothing(shop: Shop) -> None:

@@ -111,9 +111,10 @@ def _tell_waiting(row: Record) -> tuple[str, str]:
 
 
 def _tell_dead(row: Record) -> tuple[str, str]:
-    job_id = row["id"]
+    job_id, error = row["id"], json.loads(row["error"])
+    step = f" in the step {error['step']}" if error.get("step") else ""
     return "dead", (
-        f"is dead after {counted(row['attempt'], 'attempt')}, with {_tell_error(json.loads(row['error']))}. "
+        f"is dead after {counted(row['attempt'], 'attempt')}{step}, with {_tell_error(error)}. "
         f"When the cause is mended: `penstock dead redrive {job_id}`. "
         f"To give it up: `penstock dead discard {job_id} --reason …`."
     )
