@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -41,14 +41,15 @@ async def start(
 ) -> AsyncIterator[Started]:
     """Run Python with the arguments; it and all its descendants are dead at the end."""
     process = await fork(command, clean_environ(environ), cwd)
-    family = psutil.Process(process.pid)
+    family = _processes(process.pid)  # while it is there: later its number may be somebody else's
     started = Started(process)
     try:
         yield started
     finally:
-        for relative in [*_descendants(family), family]:
-            if relative.is_running() and "postgres" not in relative.name():
-                relative.kill()
+        for relative in [*_descendants(family), *family]:
+            with suppress(psutil.NoSuchProcess):
+                if relative.is_running() and "postgres" not in relative.name():
+                    relative.kill()
         await started.end()
 
 
@@ -65,8 +66,16 @@ async def penstock(*arguments: str, **environ: str) -> tuple[int, str]:
         return code, started.printed
 
 
-def _descendants(process: psutil.Process) -> list[psutil.Process]:
+def _processes(pid: int) -> list[psutil.Process]:
+    """None for one that has ended already."""
     try:
-        return process.children(recursive=True)
+        return [psutil.Process(pid)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _descendants(family: list[psutil.Process]) -> list[psutil.Process]:
+    try:
+        return [child for process in family for child in process.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []

@@ -91,9 +91,11 @@ async def until_met(worker: Hand, fault: str) -> None:
         assert await worker.end() == -signal.SIGKILL, worker.logged
         return
     await worker.until("failpoint reached", within=30)
+    if fault != "stop":  # what it raises may end it
+        return
     process = psutil.Process(worker.pid)
     async with asyncio.timeout(5):
-        while fault == "stop" and process.status() != psutil.STATUS_STOPPED:  # noqa: ASYNC110  no event for that
+        while process.status() != psutil.STATUS_STOPPED:  # noqa: ASYNC110  no event for that
             await asyncio.sleep(0.01)
 
 
