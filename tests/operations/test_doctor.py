@@ -262,6 +262,15 @@ async def test_dead_jobs_are_removed_by_a_redrive_of_the_mended_code(yard: Yard)
     await vanished(yard, "dead-jobs")
 
 
+async def test_dead_children_of_a_parent_that_is_over_are_given_up(yard: Yard) -> None:
+    await kill_three(yard)
+    await yard.run("update penstock.jobs set fanout = 1, turn = id")  # of a fan-out that went with its parent
+    finding = await found(yard, "dead-jobs")
+    assert "nobody waits for them" in finding.sentence
+    await obey(yard, finding)
+    await vanished(yard, "dead-jobs")
+
+
 @pytest.mark.parametrize("option", [("--queue", "slow"), ("--kind", "rest"), ("--share", "Müller & Söhne")])
 async def test_a_pause(yard: Yard, option: tuple[str, str]) -> None:
     await yard.penstock("pause", *option, "--reason", "maintenance")

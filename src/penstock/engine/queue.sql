@@ -117,7 +117,12 @@ where job.id > :after
 order by job.id limit :most
 
 -- name: dead_by_cause
-select fingerprint, count(*) as count, min(lane.kind) as kind, max(job.error ->> 'class') as class,
+-- `unwanted`: all of them are children of jobs that are over, and would be refused by a redrive.
+select fingerprint, count(*) as count,
+  bool_and(job.fanout is not null and not exists (
+    select from penstock.fanouts as fanout join penstock.jobs as parent on parent.id = fanout.parent
+    where fanout.id = job.fanout
+  )) as unwanted, min(lane.kind) as kind, max(job.error ->> 'class') as class,
   max(job.error ->> 'message') as message, max(job.error ->> 'code') as code, min(job.id) as first_id, max(job.id) as last_id
 from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
 where job.state = 'dead'

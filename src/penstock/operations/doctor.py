@@ -197,6 +197,9 @@ def _examine_dead(causes: list[Record]) -> Iterator[Finding]:
         died = "job has died" if cause["count"] == 1 else "jobs have died of the same cause"
         said = f"{cause['count']:,} {cause['kind']} {died}, {cause['class']}: {cause['message']}"
         command = f"penstock dead redrive --fingerprint {cause['fingerprint']}"
+        if cause["unwanted"]:
+            said += " (children of jobs that are over: nobody waits for them)"
+            command = f"penstock dead discard --fingerprint {cause['fingerprint']} --reason 'its parent is over'"
         yield Finding("dead-jobs", said, command, dict(cause))
 
 
