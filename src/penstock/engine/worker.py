@@ -2,7 +2,7 @@
 
 Three tasks share the work. *Claiming* fills free slots and a small buffer, woken by notifications and by slots that
 become free. Each handler runs in a task of its own. *Watching* ticks four times a second: timeouts, stalls, the lease.
-The beat (fleet.py) runs in another thread. No connection is held while a handler runs.
+The beat (beat.py) runs in another thread. No connection is held while a handler runs.
 """
 
 import asyncio
