@@ -12,6 +12,7 @@ from penstock.engine.failpoint import reach
 from penstock.engine.family import count_down, sweep_families
 from penstock.engine.lanes import wake_lanes
 from penstock.engine.permits import sql as permits_sql
+from penstock.engine.queue import sql as queue_sql
 from penstock.engine.scheduler import Scheduler
 from penstock.engine.sweep import Sweeper
 from penstock.settings import Settings
@@ -81,10 +82,10 @@ async def rescue(session: Session, gone_id: int) -> set[int]:
     while True:
         async with session.transaction():
             rows = await sql.rescue_jobs(session, gone_id=gone_id, bite=BITE, deaths_allowed=DEATHS_ALLOWED)
-            cancelled = [row["id"] for row in rows if row["cancelling"]]
-            ended = await sql.cancel_rescued(session, ids=cancelled) if cancelled else []
-            dead = [row for row in rows if row["state"] == "dead"]
-            await count_down(session, [row["fanout"] for row in [*ended, *dead]])
+            if cancelling := [row["id"] for row in rows if row["cancelling"]]:
+                reason = "its worker was lost before it could obey"
+                await queue_sql.cancel_idle(session, ids=cancelling, outcome="cancelled", reason=reason)
+            await count_down(session, [row["fanout"] for row in rows if row["cancelling"] or row["state"] == "dead"])
         for row in rows:
             rescued.labels(row["state"]).inc()
             lanes.add(row["lane"])

@@ -99,20 +99,3 @@ returning lane
 -- name: next_due
 select extract(epoch from run_at - penstock.now())::float8
 from penstock.jobs where state = 'later' order by run_at limit 1
-
--- name: cancel_rescued
--- ready -> cancelled (history): its worker was lost before it could obey.
-with ended as (
-  delete from penstock.jobs where id = any (:ids::bigint[]) and state = 'ready' and cancelling returning *
-),
-freed as (
-  delete from penstock.job_keys using ended where job_keys.key = ended.unique_key and job_keys.job_id = ended.id
-),
-moved as (
-  insert into penstock.job_history
-    (id, lane, outcome, priority, attempt, failures, enqueued_at, finished_at, args, error, attempts,
-    fanout, turn)
-  select id, lane, 'cancelled', priority, attempt, failures, enqueued_at, penstock.now(), args, error, attempts, fanout, turn
-  from ended
-)
-select id, fanout, case when awaited then pg_notify('penstock_done', '') is null end as told from ended
