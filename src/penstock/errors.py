@@ -21,6 +21,16 @@
     ├── JobNotFound                 no such job, alive or in the history
     ├── JobDead                     what `result` raises for a dead letter
     ├── JobCancelled                what `result` raises for a cancelled or discarded job
+    ├── Refused                     a request of a person or program that cannot be granted; each has an HTTP status
+    │   ├── BadRequest              400: it cannot be understood
+    │   ├── NotFound                404: no such collection, document, page
+    │   ├── NameTaken               409: there is one of this name; `existing` is its number
+    │   ├── KeyInFlight             409: the first request with this Idempotency-Key is still under way
+    │   ├── WrongState              409: not while it is like this
+    │   ├── BodyTooLarge            413: more bytes than limits.bytes
+    │   ├── BadValue                422: understood, and not possible: a name, a setting, metadata
+    │   ├── KeyReused               422: this Idempotency-Key came with another body
+    │   └── StorageFull             507: no room in the blob store
     └── JobFailure                  what a handler may raise to say what shall happen to its job
         ├── Transient               try again, with backoff (so is every exception that is not listed here)
         ├── RateLimited             try again after `retry_after`; not charged
@@ -29,7 +39,14 @@
         ├── ResourceLimit           memory or time ran out: fewer tries, and alone
         ├── Permanent               never again: encrypted, corrupt, unsupported
         │   ├── BadStep             a step or map that cannot be kept: its name, input, result, calls
-        │   └── ChildFailed         a child of a map has no result; its text has the cause
+        │   ├── ChildFailed         a child of a map has no result; its text has the cause
+        │   └── Unreadable          what a document's content allows nobody to read
+        │       ├── Encrypted       a password is needed
+        │       ├── Corrupt         not what it claims to be, or damaged beyond repair
+        │       ├── Unsupported     a format that nothing here can read
+        │       ├── Suspicious      a bomb, a loop, an executable: made to harm, or as good as that
+        │       ├── TooMuch         more pages, pixels, members or text than the limits allow
+        │       └── NothingInside   no bytes
         └── WorkerMustStop          not the job's fault: this process must not go on
             └── SchemaMismatch      the schema is more than one step newer or older than the code
 
@@ -170,9 +187,99 @@ class ChildFailed(Permanent):
         self.children = list(children)
 
 
+class Unreadable(Permanent):
+    """The content of a document, not the machine, is why it cannot be read."""
+
+
+class Encrypted(Unreadable):
+    """A password is needed."""
+
+
+class Corrupt(Unreadable):
+    """It is damaged, or not what it claims to be."""
+
+
+class Unsupported(Unreadable):
+    """Nothing here can read this format."""
+
+
+class Suspicious(Unreadable):
+    """It would eat the machine: a bomb, a loop, a program."""
+
+
+class TooMuch(Unreadable):
+    """It has more of something than the limits allow."""
+
+
+class NothingInside(Unreadable):
+    """It has no content at all."""
+
+
 class WorkerMustStop(JobFailure):
     """The process, not the job, is at fault; the job goes back unharmed."""
 
 
 class SchemaMismatch(WorkerMustStop):
     """Code and schema are more than one step apart."""
+
+
+class Refused(PenstockError):
+    """A request that is not granted; nothing was changed."""
+
+    status = 400
+
+
+class BadRequest(Refused):
+    """The request cannot be understood."""
+
+
+class NotFound(Refused, LookupError):
+    """What was asked for does not exist, or not for the one who asks."""
+
+    status = 404
+
+
+class NameTaken(Refused):
+    """There is one of this name; `existing` is its number."""
+
+    status = 409
+
+    def __init__(self, message: str, *, existing: int) -> None:
+        super().__init__(message)
+        self.existing = existing
+
+
+class KeyInFlight(Refused):
+    """The first request with this Idempotency-Key is still under way."""
+
+    status = 409
+
+
+class WrongState(Refused):
+    """It cannot be done to a thing in this state."""
+
+    status = 409
+
+
+class BodyTooLarge(Refused):
+    """The body has more bytes than are taken."""
+
+    status = 413
+
+
+class BadValue(Refused):
+    """A value is understood, and cannot be used."""
+
+    status = 422
+
+
+class KeyReused(Refused):
+    """The Idempotency-Key came with another body before."""
+
+    status = 422
+
+
+class StorageFull(Refused):
+    """There is no room for the bytes."""
+
+    status = 507

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.engine import Kind
-from penstock.engine.checkpoint import sql
+from penstock.engine.checkpoint import MOST, sql
 from penstock.engine.context import Context
 from penstock.engine.executor import execute
 from penstock.engine.explain import explain
@@ -100,6 +100,20 @@ async def test_a_cheap_pure_step_is_not_kept(shop: Shop) -> None:
     await context.step("dear", asyncio.sleep, 0.06, pure=True)
     await context.step("impure", Counter(), 1)
     assert await kept(shop) == ["dear", "impure"]
+
+
+async def test_a_pure_step_with_a_large_result_is_computed_again(shop: Shop) -> None:
+    context, _ = await attempt(shop)
+    large = b"x" * (MOST + 1)
+
+    async def slow() -> bytes:
+        await asyncio.sleep(0.06)
+        return large
+
+    with pytest.raises(BadStep, match=r"returned 8,388,609 bytes"):
+        await context.step("impure", slow)
+    assert await context.step("pure", slow, pure=True) == large
+    assert await kept(shop) == []
 
 
 async def test_a_stale_attempt_keeps_nothing(shop: Shop) -> None:

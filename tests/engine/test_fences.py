@@ -75,6 +75,25 @@ async def test_a_stale_finish_writes_nothing(shop: Shop) -> None:
     assert await shop.run("select * from penstock.effects") == []
 
 
+async def test_a_write_on_the_way_shows_the_fence_and_is_not_the_end(shop: Shop) -> None:
+    await shop.run("create table penstock.effects (n int)")
+    [number] = await shop.enqueue()
+    worker = await shop.worker()
+    [job] = await shop.claim(worker)
+    context = context_of(shop, worker, job)
+    for n in (1, 2):
+        async with context.write() as tx:
+            await tx.execute("insert into penstock.effects values ($1)", n)
+    assert [row["n"] for row in await shop.run("select n from penstock.effects order by n")] == [1, 2]
+    assert await shop.state(number) == "running"
+
+    await shop.lose(worker)
+    with pytest.raises(LeaseLost):
+        async with context.write() as tx:
+            await tx.execute("insert into penstock.effects values (3)")
+    assert len(await shop.run("select n from penstock.effects")) == 2
+
+
 async def test_a_finish_commits_effect_and_completion_together(shop: Shop) -> None:
     await shop.run("create table penstock.effects (n int)")
     [number] = await shop.enqueue()

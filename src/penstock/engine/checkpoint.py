@@ -26,7 +26,7 @@ from penstock.errors import BadStep, LeaseLost
 sql = statements(__file__)
 
 MOST = 8 * 2**20  # bytes of a result, before it is compressed
-CHEAP = 0.05  # seconds: a pure step below this is computed again rather than kept
+CHEAP = 0.05  # seconds: a pure step below this is computed again rather than kept, as is one with too large a result
 LARGE = 2**18  # bytes that are worth a thread to compress them
 NAME_MAX = 200
 
@@ -63,7 +63,9 @@ class Steps:
                 value = await value
         seconds = time.monotonic() - began
         form, raw = encode(name, value)
-        if not (pure and seconds < CHEAP):
+        if len(raw) > MOST and not pure:
+            raise _too_large(name, len(raw))
+        if not (pure and (seconds < CHEAP or len(raw) > MOST)):
             await self.keep(key, form, raw, seconds)
         return value if form == "bytes" else json.loads(raw)
 
@@ -156,8 +158,6 @@ def _digest_bytes(value: object) -> str:
 
 def encode(name: str, value: Any) -> tuple[str, bytes]:
     """Format and bytes of a result. What cannot be kept is a permanent failure: the next attempt would make the same."""
-    if isinstance(value, str | bytes | bytearray | memoryview) and len(value) > MOST:
-        raise _too_large(name, len(value))
     if isinstance(value, bytes | bytearray | memoryview):
         return "bytes", bytes(value)
     try:
@@ -166,8 +166,6 @@ def encode(name: str, value: Any) -> tuple[str, bytes]:
         raise BadStep(
             f"The result of the step {name} cannot be kept ({error}): return bytes or what JSON has."
         ) from None
-    if len(raw) > MOST:
-        raise _too_large(name, len(raw))
     return "json", raw
 
 

@@ -19,7 +19,7 @@ from structlog.typing import FilteringBoundLogger
 from penstock.database import Pool, Session
 from penstock.engine.allotment import NOTHING_SAID, WENT_WELL, Permit, read_end
 from penstock.engine.checkpoint import Steps
-from penstock.engine.failpoint import reach
+from penstock.engine.failpoint import STEP, reach
 from penstock.engine.fanout import Gaps, run_map
 from penstock.engine.job import Job
 from penstock.engine.kinds import Call, Kind
@@ -141,6 +141,12 @@ class Context:
             self._steps = Steps(self.desk.pool, self.desk.worker_id, self.job, scope or f"job {self.job.id}", own)
         return self._steps
 
+    def enter(self, name: str) -> None:
+        """Say which part of the work begins, for `why` and the dead letter; unlike a step's, its result is not kept."""
+        self.step_name, self._step_since = name, time.monotonic()
+        self.progressed_at = self._step_since
+        reach(f"{STEP}{name}")
+
     async def step(
         self, name: str, function: Callable[..., Any], *arguments: Any, version: int = 1, pure: bool = False
     ) -> Any:
@@ -149,8 +155,7 @@ class Context:
         Raise `version` when the part computes something else. A `pure` part that was cheap is computed again instead of kept.
         """
         before = self.step_name
-        self.step_name, self._step_since = name, time.monotonic()
-        self.progressed_at = self._step_since
+        self.enter(name)
         result = await self.steps.run(name, function, arguments, version, pure=pure)
         self.step_name = before  # not after a failure: it tells where it happened
         self.progressed_at = time.monotonic()
@@ -190,6 +195,18 @@ class Context:
         finally:
             self.desk.allotments.end_call(permit, ending)
 
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[Session]:
+        """One transaction on the way: the fence, and my writes. For large effects, which nobody sees before `finish`."""
+        async with self.desk.pool.transaction() as tx:
+            await self._hold_fence(tx)
+            yield tx
+
+    async def _hold_fence(self, tx: Session) -> None:
+        job = self.job
+        if await sql.hold_fence.value(tx, id=job.id, attempt=job.attempt, worker_id=self.desk.worker_id) is None:
+            raise LeaseLost(f"Job {job.id} is no longer ours (attempt {job.attempt}); nothing was written.")
+
     # -- the end ----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
@@ -201,8 +218,7 @@ class Context:
         desk, job = self.desk, self.job
         try:
             async with desk.pool.transaction() as tx:
-                if await sql.hold_fence.value(tx, id=job.id, attempt=job.attempt, worker_id=desk.worker_id) is None:
-                    raise LeaseLost(f"Job {job.id} is no longer ours (attempt {job.attempt}); nothing was written.")
+                await self._hold_fence(tx)
                 yield tx
                 reach("before-finish", tx)
                 await finish(tx, desk.worker_id, job, encoded, time.monotonic() - self.started_at)

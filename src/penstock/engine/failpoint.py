@@ -4,7 +4,8 @@
 
 A name, what happens there, and at which passage (the first, unless it says otherwise); it happens once per process.
 `kill` is SIGKILL and `stop` SIGSTOP, both to this very process; `raise` raises `Reached`; `cut` ends the database
-session at hand, as a cable would. The names are in `POINTS`; the engine reaches each of them somewhere.
+session at hand, as a cable would. The names are in `POINTS`; the engine reaches each of them somewhere. `step:NAME` is the
+beginning of a handler's step of that name.
 """
 
 import os
@@ -30,6 +31,7 @@ POINTS = (
     "before-promote",
     "cron-tick",  # the tick's job is written, nothing is committed
 )
+STEP = "step:"
 ANSWERS = ("after-commit-before-ack",)  # what is cut off here is an answer: no later statement would notice
 
 
@@ -52,7 +54,8 @@ def parse(text: str) -> dict[str, Armed]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, rest = part.partition("=")
         fault, _, passage = rest.partition("@")
-        if name not in POINTS or fault not in FAULTS or not (passage or "1").isdigit():
+        known = name in POINTS or (name.startswith(STEP) and name != STEP)
+        if not known or fault not in FAULTS or not (passage or "1").isdigit():
             raise BadSetting(
                 f"{VARIABLE} says {part!r}: use NAME=FAULT or NAME=FAULT@PASSAGE, with the names {', '.join(POINTS)} and "
                 f"the faults {', '.join(FAULTS)}."
