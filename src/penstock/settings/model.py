@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from penstock.errors import BadSetting
-from penstock.settings.values import DatabaseUrl, Duration, Folder, Memory, Unset, Whole, format_duration
+from penstock.settings.values import Bytes, DatabaseUrl, Duration, Folder, Memory, Size, Unset, Whole, format_duration
 
 
 def default_home() -> Path:
@@ -94,6 +94,82 @@ class EngineSettings(Section):
     )
 
 
+class LimitSettings(Section):
+    """What a document may be at most; what is beyond is refused with a reason."""
+
+    bytes: Size = Field(Bytes(2 * 2**30), ge=1, le=2**50, description="Bytes of one document.")
+    pages: Whole = Field(5_000, ge=1, le=1_000_000, description="Pages of one document.")
+    pixels: Whole = Field(
+        100_000_000,
+        ge=1,
+        le=10_000_000_000,
+        description="Pixels of one image or of one page as it is drawn for the OCR.",
+    )
+    characters: Whole = Field(50_000_000, ge=1, le=1_000_000_000, description="Characters of text in one document.")
+    members: Whole = Field(1_000, ge=0, le=100_000, description="Attachments of a mail, or files in an archive.")
+    depth: Whole = Field(3, ge=0, le=20, description="Archives inside archives, mails inside mails.")
+    expansion: Whole = Field(
+        200, ge=2, le=100_000, description="How many times larger than itself an archive may become."
+    )
+    waiting: Whole = Field(
+        100_000, ge=1, le=100_000_000, description="Documents of one collection that may wait for a worker."
+    )
+
+
+class ExtractionSettings(Section):
+    """The processes in which documents are read, away from everything else."""
+
+    children: Whole = Field(
+        default_factory=lambda _: os.cpu_count() or 1,
+        json_schema_extra={"shown": "one per processor"},
+        ge=1,
+        le=256,
+        description="How many documents or pages one worker reads at the same time, each in a process of its own.",
+    )
+    memory: Size = Field(Bytes(2**30), ge=2**27, le=2**42, description="Memory of such a process, at most.")
+    timeout: Duration = Field(timedelta(seconds=20), description="How long reading one document or one page may take.")
+    recycle_after: Whole = Field(
+        200, ge=1, le=1_000_000, description="Documents after which such a process is replaced by a new one."
+    )
+    ocr: Literal["auto", "rapidocr", "tesseract", "off"] = Field(
+        "auto", description="What reads scans: auto takes Tesseract first where it is installed, else RapidOCR."
+    )
+
+
+class BlobSettings(Section):
+    """Where the bytes of documents are kept."""
+
+    folder: Annotated[Folder | None, Unset] = Field(
+        None, description="Folder for them, shared by all processes; not set means `blobs` in the home folder."
+    )
+    collect_after: Duration = Field(
+        timedelta(days=1), description="How long bytes that belong to no document are kept before they are removed."
+    )
+
+
+class CollectionSettings(Section):
+    """What a new collection is like unless it says otherwise."""
+
+    model: str = Field("static", pattern=r"^[a-z0-9][a-z0-9_-]{0,40}$", description="The model of its embeddings.")
+    chunk_size: Whole = Field(1_000, ge=100, le=20_000, description="Characters of a chunk, at most.")
+    chunk_overlap: Whole = Field(
+        100, ge=0, le=10_000, description="Characters that a chunk shares with the one before."
+    )
+    ocr_language: str = Field("en", pattern=r"^[a-z_]{2,20}$", description="The language of its scans.")
+    search_language: str = Field("english", pattern=r"^[a-z]{2,20}$", description="Whose word endings search ignores.")
+
+
+class SearchSettings(Section):
+    """How search looks for what is near."""
+
+    exact_up_to: Whole = Field(
+        20_000,
+        ge=0,
+        le=1_000_000_000,
+        description="Collections with more chunks than this get an index for their vectors.",
+    )
+
+
 class ApiSettings(Section):
     """Where the HTTP API and the dashboard listen."""
 
@@ -130,6 +206,11 @@ class Settings(Section):
     postgres: PostgresSettings = PostgresSettings()
     pool: PoolSettings = PoolSettings()
     engine: EngineSettings = EngineSettings()
+    limits: LimitSettings = LimitSettings()
+    extraction: ExtractionSettings = ExtractionSettings()
+    blobs: BlobSettings = BlobSettings()
+    collections: CollectionSettings = CollectionSettings()
+    search: SearchSettings = SearchSettings()
     api: ApiSettings = ApiSettings()
     log: LogSettings = LogSettings()
 
@@ -159,6 +240,11 @@ def _conflicts(settings: Settings, name: Callable[[str], str]) -> Iterator[str]:
         yield (
             f"{name('pool.size')} is {pool.size}, but {name('postgres.max_connections')} "
             f"is {postgres.max_connections}, of which 5 stay free. Lower pool.size or raise postgres.max_connections."
+        )
+    if 2 * settings.collections.chunk_overlap > settings.collections.chunk_size:
+        yield (
+            f"{name('collections.chunk_overlap')} is {settings.collections.chunk_overlap}, more than half of "
+            f"{name('collections.chunk_size')} ({settings.collections.chunk_size}). Lower collections.chunk_overlap."
         )
     if embedded and settings.api.port == postgres.port != 0:
         yield f"{name('api.port')} and {name('postgres.port')} are both {postgres.port}. Change one of them."

@@ -52,7 +52,8 @@ size = 16
 call_timeout = "10s"
 ```
 
-A duration is written `250ms`, `10s`, `5m`, `2h`, `1d`, `1h30m`, or as a number of seconds. A relative path starts at
+A duration is written `250ms`, `10s`, `5m`, `2h`, `1d`, `1h30m`, or as a number of seconds, and a size `64kB`, `10MB`, `2GB`
+or as a number of bytes. A relative path starts at
 the folder of the file that has it, else at the working folder. An empty text means *not set* where that is possible. A
 key or a `PENSTOCK_` variable that is not listed here is refused; only `PENSTOCK_TEST_…` is free for tests.
 

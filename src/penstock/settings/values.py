@@ -169,6 +169,32 @@ def _memory(text: str) -> str:
     return text.strip()
 
 
+def parse_size(text: object) -> int:
+    """Read `64kB`, `10MB`, `2GB` or a number of bytes."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text
+    parts = _MEMORY.fullmatch(str(text).strip())
+    if parts is None:
+        raise ValueError(f"{text!r} is not an amount of bytes. Write it like 10MB or 2GB (B, kB, MB, GB, TB).")
+    return int(parts[1]) * _MEMORY_UNITS[parts[2] or "B"]
+
+
+def format_size(size: int) -> str:
+    """Write a size so that `parse_size` reads the same back: `10MB`."""
+    for unit in ("TB", "GB", "MB", "kB"):
+        if size and size % _MEMORY_UNITS[unit] == 0:
+            return f"{size // _MEMORY_UNITS[unit]}{unit}"
+    return f"{size}B"
+
+
+class Bytes(int):
+    """A number of bytes, which is shown with its unit."""
+
+    @override
+    def __str__(self) -> str:
+        return format_size(int(self))
+
+
 def _blank_is_none(value: object) -> object:
     return None if value == "" else value
 
@@ -177,4 +203,5 @@ Whole = Annotated[int, BeforeValidator(_number_not_bool)]
 Folder = Annotated[Path, BeforeValidator(_not_blank), AfterValidator(_absolute)]
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
 Memory = Annotated[str, AfterValidator(_memory)]
+Size = Annotated[int, BeforeValidator(parse_size), AfterValidator(Bytes)]
 Unset = BeforeValidator(_blank_is_none)  # TOML and variables have no null: "" says it
