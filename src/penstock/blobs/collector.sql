@@ -1,0 +1,35 @@
+-- name: note_unused
+-- A bite of the table by number: what no version names is dated, what one names is not. The last number, or none at the end.
+with bite as materialized (
+  select blob.id, blob.unused_at is null as undated,
+    not exists (select from penstock.versions where versions.blob_id = blob.id) as unused
+  from penstock.blobs as blob where blob.id > :after order by blob.id limit :bite
+),
+noted as (
+  update penstock.blobs as blob set unused_at = case when bite.unused then penstock.now() end
+  from bite where blob.id = bite.id and bite.unused = bite.undated
+)
+select max(id) from bite
+
+-- name: last_blob
+select coalesce(max(id), 0) from penstock.blobs
+
+-- name: give_up
+-- kept -> deleting, for what nobody names; and what an earlier collector has left in between. An intake that takes such a row
+-- writes to it, so that it is skipped here while the intake lasts, and looked at again after it.
+with doomed as (
+  select id from penstock.blobs as blob
+  where (state = 'deleting' or unused_at < penstock.now() - :grace::interval)
+    and not exists (select from penstock.versions where versions.blob_id = blob.id)
+  order by id limit :bite for update skip locked
+)
+update penstock.blobs set state = 'deleting'
+where id = any (array(select id from doomed))
+returning id, key
+
+-- name: forget
+delete from penstock.blobs where id = any (:ids::bigint[]) and state = 'deleting'
+
+-- name: unknown_keys
+select key from unnest(:keys::text[]) as found(key)
+where not exists (select from penstock.blobs where blobs.key = found.key)

@@ -1,0 +1,224 @@
+"""A folder as a blob store.
+
+    blobs/3/f1/3f1c….part      while it is written
+    blobs/3/f1/3f1c…           when all of it, and its name, are on the disk
+
+The file is synced before it gets its name, and the folder after it: a key that was returned survives a power failure. A
+process that is killed leaves a `.part`, or a whole file that no row names; the collector removes both. All of the work is
+done in threads, in large blocks, with one block being hashed and written while the next one comes in.
+"""
+
+import asyncio
+import errno
+import hashlib
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from penstock.blobs.store import Stored
+from penstock.errors import BodyTooLarge, NotFound, StorageFull
+
+T = TypeVar("T")
+
+BLOCK = 1024 * 1024  # bytes that go to a thread at once
+PIECE = 256 * 1024  # bytes of a piece that is read
+KEY = re.compile(r"[0-9a-f]{32}(\.part)?")
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class LocalStore:
+    """The blobs in one folder, which all processes share."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._ready: set[Path] = set()  # folders whose names are on the disk
+
+    async def write(self, pieces: AsyncIterator[bytes], *, most: int) -> Stored:
+        draft = _Draft(self, secrets.token_hex(16), most)
+        writing: asyncio.Future[None] | None = None
+        last = b""
+        try:
+            async for block in _blocks(pieces):
+                if writing is not None:
+                    await writing
+                if last:
+                    writing = asyncio.ensure_future(asyncio.to_thread(draft.add, last))
+                last = block
+            if writing is not None:
+                await writing
+            return await _to_the_end(partial(draft.keep, last))  # a small file is one visit to a thread
+        except BaseException as error:
+            await _to_the_end(draft.drop)
+            if writing is not None:
+                await asyncio.gather(writing, return_exceptions=True)  # what it says comes second
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise StorageFull(
+                    f"There is no room left for documents in {self.folder} ({error.strerror}): free some, or set blobs.folder "
+                    "to a larger disk."
+                ) from error
+            raise
+
+    @asynccontextmanager
+    async def open(self, key: str) -> AsyncIterator[BinaryIO]:
+        file = await asyncio.to_thread(self._open, key)
+        try:
+            yield file
+        finally:
+            file.close()
+
+    async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+        async with self.open(key) as file:
+            await asyncio.to_thread(file.seek, start)
+            left = float("inf") if stop is None else stop - start
+            while left > 0 and (piece := await asyncio.to_thread(file.read, int(min(PIECE, left)))):
+                left -= len(piece)
+                yield piece
+
+    async def remove(self, key: str) -> None:
+        await asyncio.to_thread(self.path(key).unlink, missing_ok=True)
+
+    async def keys(self, prefix: str = "") -> AsyncIterator[tuple[str, float]]:
+        pattern = f"{prefix[:1] or '?'}/{prefix[1:3]:?<2}"
+        for folder in await asyncio.to_thread(lambda: sorted(self.folder.glob(pattern))):
+            for key, age in await asyncio.to_thread(_list_files, folder):
+                if key.startswith(prefix):
+                    yield key, age
+
+    def path(self, key: str) -> Path:
+        """Only what we have made ourselves can be a key: a path in it would lead out of the folder."""
+        if not KEY.fullmatch(key):
+            raise NotFound(f"{key[:50]!r} is not a key of this store.")
+        return self.folder / key[0] / key[1:3] / key
+
+    def _open(self, key: str) -> BinaryIO:
+        try:
+            return self.path(key).open("rb")
+        except FileNotFoundError:
+            raise NotFound(
+                f"The bytes {key} are not in {self.folder}: is blobs.folder the same for all processes, and was it restored "
+                "together with the database?"
+            ) from None
+
+    def make_folder(self, leaf: Path) -> None:
+        """Make the folder of a key; each new name is on the disk before anything is put below it."""
+        if leaf in self._ready:
+            return
+        for folder in (self.folder, leaf.parent, leaf):
+            if folder in self._ready:
+                continue
+            folder.mkdir(mode=0o700, parents=folder == self.folder, exist_ok=True)
+            sync_folder(folder.parent)
+            self._ready.add(folder)
+
+
+class _Draft:
+    """A file on its way into the store. Its methods block, and run in threads, one at a time.
+
+    A cancelled `await` returns while its thread still works: the lock makes `drop` wait for it, and nothing comes after it.
+    """
+
+    def __init__(self, store: LocalStore, key: str, most: int) -> None:
+        self._store = store
+        self._key = key
+        self._most = most
+        self._path = store.path(key)
+        self._part = store.path(f"{key}.part")
+        self._file = -1
+        self._hash = hashlib.sha256()
+        self._size = 0
+        self._lock = threading.Lock()
+        self._over = False
+
+    def add(self, block: bytes) -> None:
+        with self._lock:
+            if not self._over:
+                self._add(block)
+
+    def _add(self, block: bytes) -> None:
+        self._size += len(block)
+        if self._size > self._most:
+            raise BodyTooLarge(
+                f"More than {self._most:,} bytes, the most for one document (limits.bytes): split it, or raise the limit."
+            )
+        if self._file < 0:
+            self._begin()
+        self._hash.update(block)
+        rest = memoryview(block)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+
+    def keep(self, last: bytes) -> Stored:
+        self._add(last)
+        os.fsync(self._file)
+        file, self._file = self._file, -1
+        os.close(file)
+        self._part.rename(self._path)
+        sync_folder(self._path.parent)
+        return Stored(self._key, self._hash.digest(), self._size)
+
+    def drop(self) -> None:
+        with self._lock:
+            self._over = True
+            if self._file >= 0:
+                os.close(self._file)
+            for path in (self._part, self._path):
+                path.unlink(missing_ok=True)
+
+    def _begin(self) -> None:
+        self._store.make_folder(self._path.parent)
+        self._file = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+
+async def _blocks(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """A network gives pieces of some kB; a thread is worth its price for blocks of a MB."""
+    waiting: list[bytes] = []
+    size = 0
+    async for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= BLOCK:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
+
+
+async def _to_the_end(function: Callable[[], T]) -> T:
+    """Run it in a thread, and wait for its end also when we are cancelled: it must not be left alone with our file."""
+    task = asyncio.create_task(asyncio.to_thread(function))
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return task.result()
+
+
+def _list_files(folder: Path) -> list[tuple[str, float]]:
+    now = time.time()
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # removed, or given its name, since the folder was read
+                if KEY.fullmatch(entry.name):
+                    found.append((entry.name, now - entry.stat().st_mtime))
+    return found
+
+
+def sync_folder(folder: Path) -> None:
+    """Until then, a power failure may undo a new name in it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

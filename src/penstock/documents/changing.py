@@ -1,0 +1,134 @@
+"""What people do to documents: try again, cancel, replace, delete. Locks are taken in the order jobs, documents.
+
+A document that failed with its job gets the same job again, with the steps that were kept; one whose job was cancelled or
+discarded gets a new job for the same version. The SQL is in changing.sql.
+"""
+
+from dataclasses import dataclass
+
+from penstock.database import Session, statements
+from penstock.documents.catalog import Document, show_document
+from penstock.documents.deletion import delete_page
+from penstock.documents.naming import share_of
+from penstock.engine import Penstock
+from penstock.engine.family import cancel_trees, count_up
+from penstock.engine.family import sql as family_sql
+from penstock.engine.lanes import wake_lanes
+from penstock.engine.queue import sql as queue_sql
+from penstock.errors import WrongState
+
+sql = statements(__file__)
+
+KIND = "prepare_document"
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A new version, and the job that prepares it."""
+
+    version: int
+    number: int
+    job: int
+
+
+async def retry_document(app: Penstock, document: int, *, tenant: str = "default") -> Document:
+    """Give a failed document another chance."""
+    found = await show_document(app, document, tenant=tenant)
+    if found.status == "failed":
+        async with app.database.pool.transaction() as tx:
+            again = await redrive_failed(tx, app, document)
+        found = await show_document(app, document, tenant=tenant)
+        if again is not None:
+            return found
+    raise WrongState(_tell_why_not_retried(found))
+
+
+async def cancel_document(app: Penstock, document: int, *, tenant: str = "default") -> Document:
+    """Stop preparing a document; it is failed then, as cancelled. A running job ends with the next beat of its worker."""
+    found = await show_document(app, document, tenant=tenant)
+    cancelled: list[int] = []
+    if found.status in {"queued", "processing"} and found.job is not None:
+        async with app.database.pool.transaction() as tx:
+            cancelled = await cancel_trees(tx, [found.job], "cancelled by hand")
+        found = await show_document(app, document, tenant=tenant)
+    if not cancelled:
+        raise WrongState(f"Document {document} ({found.name}) is {found.status}: there is nothing to cancel.")
+    return found
+
+
+async def delete_document(app: Penstock, document: int, *, tenant: str = "default") -> Document:
+    """Delete a document and its members: search does not see them from now on. Deleting it again changes nothing."""
+    await show_document(app, document, tenant=tenant)
+    await delete_page(app.database, [document], "deleted by hand")
+    return await show_document(app, document, tenant=tenant)
+
+
+async def redrive_failed(tx: Session, app: Penstock, document: int) -> int | None:
+    """failed -> queued, in the caller's transaction: the number of the job, or None if it is not failed (any more)."""
+    row = await sql.failed_job.first(tx, document=document)
+    if row is None:
+        return None
+    if row["dead"] and await _redrive(tx, row["job_id"]):
+        return int(row["job_id"])  # the document has followed, by its trigger
+    if await sql.lock_failed.value(tx, document=document, job=row["job_id"]) is None:
+        return None
+    call = app.kinds[KIND](document=document, version=row["version_id"])
+    job = await app.enqueue(call, share=share_of(row["tenant"], row["collection"]), tx=tx)
+    await sql.queue_again.run(tx, document=document, job=job)
+    return int(job)
+
+
+async def _redrive(tx: Session, job: int) -> bool:
+    """dead -> ready, with its dead descendants: a parent whose children stay dead would die of them again."""
+    family = [row["id"] for row in await family_sql.tree_of(tx, ids=[job])]
+    await family_sql.lock_jobs(tx, ids=family)
+    rows = await queue_sql.redrive_jobs(tx, ids=family)
+    await count_up(tx, [row["fanout"] for row in rows])
+    await family_sql.forget_cancelled_children.run(tx, parents=[row["id"] for row in rows])
+    await wake_lanes(tx, {row["lane"] for row in rows})
+    return job in {row["id"] for row in rows}
+
+
+async def replace_in(  # noqa: PLR0913  what the new version is, by name
+    tx: Session,
+    app: Penstock,
+    *,
+    document: int,
+    job: int | None,
+    version: int,
+    blob: int,
+    share: str,
+    metadata: str,
+    uploaded_by: str,
+) -> Replacement | None:
+    """The next version of a document, in the caller's transaction; None if it is not as the caller saw it any more.
+
+    The old version stays live until the new one is ready.
+    """
+    if job is not None:
+        await cancel_trees(tx, [job], "replaced by a newer version")
+    ids = await sql.lock_for_replacement.first(tx, document=document, job=job, version=version)
+    if ids is None:
+        return None
+    call = app.kinds[KIND](document=document, version=ids["version"])
+    new = await app.enqueue(call, share=share, tx=tx)
+    number: int = await sql.add_version.value(
+        tx,
+        document=document,
+        version=ids["version"],
+        job=new,
+        blob=blob,
+        metadata=metadata,
+        uploaded_by=uploaded_by,
+    )
+    return Replacement(ids["version"], number, int(new))
+
+
+def _tell_why_not_retried(document: Document) -> str:
+    name = f"Document {document.id} ({document.name})"
+    match document.status:
+        case "ready":
+            return f"{name} is ready: upload it again with replace to have it prepared anew."
+        case "deleted":
+            return f"{name} is deleted: upload it again."
+    return f"{name} is {document.status} already: `penstock why {document.id}` says how far it is."

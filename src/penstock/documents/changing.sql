@@ -1,0 +1,59 @@
+-- name: failed_job
+select document.job_id, document.version_id, document.tenant, collection.name as collection,
+  exists (select from penstock.jobs as job where job.id = document.job_id and job.state = 'dead') as dead
+from penstock.documents as document join penstock.collections as collection on collection.id = document.collection_id
+where document.id = :document and document.state = 'failed'
+
+-- name: lock_failed
+-- No live job of its own may be left: two would prepare one version.
+select id from penstock.documents
+where id = :document and state = 'failed' and job_id is not distinct from :job
+  and not exists (select from penstock.jobs where jobs.id = documents.job_id)
+for update
+
+-- name: queue_again
+-- failed -> queued
+with again as (
+  update penstock.documents set state = 'queued', error = null, job_id = :job, changed_at = penstock.now()
+  where id = :document
+  returning tenant, collection_id, id, version_id
+),
+version as (
+  update penstock.versions set job_id = :job where id = (select version_id from again)
+)
+insert into penstock.events (tenant, collection_id, document_id, event, details)
+select tenant, collection_id, id, 'retried', jsonb_build_object('job', :job::bigint) from again
+returning pg_notify('penstock_changed', '')
+
+-- name: lock_for_replacement
+-- As the caller saw it: the same job, whose lock we have, and the same version.
+select id, nextval('penstock.versions_id_seq') as version from penstock.documents
+where id = :document and state <> 'deleted' and job_id is not distinct from :job and version_id = :version
+for update
+
+-- name: add_version
+-- ready, failed or queued -> queued, with the old version live until the new one is ready.
+with version as (
+  insert into penstock.versions (id, tenant, document_id, number, blob_id, job_id)
+  select :version, document.tenant, document.id, newest.number + 1, :blob, :job
+  from penstock.documents as document join penstock.versions as newest on newest.id = document.version_id
+  where document.id = :document
+  returning number
+),
+unseen as (  -- a version that never became live will not any more
+  update penstock.versions set dead_at = penstock.now()
+  where id = (select version_id from penstock.documents where id = :document and live_id is distinct from version_id)
+),
+document as (
+  update penstock.documents
+  set state = 'queued', error = null, version_id = :version, job_id = :job, metadata = :metadata::jsonb,
+    uploaded_by = :uploaded_by, changed_at = penstock.now()
+  where id = :document
+  returning tenant, collection_id, id
+),
+told as (
+  insert into penstock.events (tenant, collection_id, document_id, event, details)
+  select tenant, collection_id, id, 'replaced', jsonb_build_object('version', number, 'by', :uploaded_by::text)
+  from document cross join version
+)
+select number, pg_notify('penstock_changed', '') from version

@@ -1,0 +1,152 @@
+"""Collections: a knowledge base, an engagement, a workspace. Each has its name, its settings, and its turn among the others.
+
+The settings are those of its documents' future: a change counts for what is prepared from then on. The embedding model and the
+search language cannot be changed under documents that were indexed with others. The SQL is in collection.sql.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from asyncpg import Record
+from pydantic import ValidationError
+
+from penstock.database import Session, statements
+from penstock.documents.deletion import delete_page
+from penstock.documents.naming import check_collection_name
+from penstock.engine import Penstock
+from penstock.errors import BadValue, NameTaken, NotFound, WrongState
+from penstock.settings.model import CollectionSettings
+
+sql = statements(__file__)
+
+DEFAULT = "default"  # where documents go when nobody says otherwise
+FIXED = ("model", "search_language")  # while there are documents
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A collection, and what search sees of it."""
+
+    id: int
+    tenant: str
+    name: str
+    model: str
+    chunk_size: int
+    chunk_overlap: int
+    ocr_language: str
+    search_language: str
+    created_at: datetime
+    documents: int = 0  # that search sees
+    chunks: int = 0
+
+    def answer(self) -> dict[str, Any]:
+        return asdict(self) | {"created_at": self.created_at.isoformat()}
+
+
+async def create_collection(app: Penstock, name: str, *, tenant: str = "default", **settings: Any) -> Collection:
+    """Make a collection; NameTaken if there is one of this name."""
+    name = check_collection_name(name)
+    chosen = _check_settings(app.settings.collections, settings)
+    row = await app.database.pool.repeat(
+        lambda session: sql.create_collection.first(session, tenant=tenant, name=name, **chosen.model_dump())
+    )
+    if row is not None:
+        return _read(row)
+    existing = await find_collection(app, name, tenant=tenant)
+    raise NameTaken(f"There is a collection {name} already: its number is {existing.id}.", existing=existing.id)
+
+
+async def ensure_collection(app: Penstock, name: str = DEFAULT, *, tenant: str = "default") -> Collection:
+    """The collection of this name, made if need be."""
+    try:
+        return await find_collection(app, name, tenant=tenant)
+    except NotFound:
+        try:
+            return await create_collection(app, name, tenant=tenant)
+        except NameTaken:  # somebody else was faster
+            return await find_collection(app, name, tenant=tenant)
+
+
+async def find_collection(app: Penstock, name: str, *, tenant: str = "default") -> Collection:
+    name = check_collection_name(name)
+    row = await app.database.pool.repeat(lambda session: sql.find_collection.first(session, tenant=tenant, name=name))
+    if row is None:
+        raise NotFound(f"There is no collection {name}: make it with `penstock collections create`, or see the list.")
+    return _read(row)
+
+
+async def list_collections(
+    app: Penstock, *, after: str = "", most: int = 100, tenant: str = "default"
+) -> list[Collection]:
+    """By name; `after` is the last one that the caller has seen."""
+    rows = await app.database.pool.repeat(
+        lambda session: sql.list_collections(session, tenant=tenant, after=after, most=most)
+    )
+    return [_read(row) for row in rows]
+
+
+async def change_collection(
+    app: Penstock, name: str, *, new_name: str | None = None, tenant: str = "default", **settings: Any
+) -> Collection:
+    """Rename it, or change its settings for what is prepared from now on."""
+    wanted = {key: value for key, value in settings.items() if value is not None}
+    async with app.database.pool.transaction() as tx:
+        row = await sql.lock_collection.first(tx, tenant=tenant, name=check_collection_name(name))
+        if row is None:
+            raise NotFound(f"There is no collection {name}: see the list for those that there are.")
+        present = CollectionSettings(**{key: row[key] for key in CollectionSettings.model_fields})
+        chosen = _check_settings(present, wanted)
+        changed = [key for key in FIXED if getattr(chosen, key) != getattr(present, key)]
+        if changed and await sql.has_documents.value(tx, id=row["id"]):
+            raise WrongState(
+                f"The {changed[0].replace('_', ' ')} of {name} cannot be changed while there are documents in it: they are "
+                "indexed with the present one. Make another collection, and add the documents there."
+            )
+        renamed = row["name"] if new_name is None else check_collection_name(new_name)
+        await _refuse_taken(tx, tenant, renamed, row["id"])
+        await sql.change_collection.run(tx, id=row["id"], name=renamed, **chosen.model_dump())
+    return await find_collection(app, renamed, tenant=tenant)
+
+
+async def delete_collection(app: Penstock, name: str, *, tenant: str = "default") -> int:
+    """Delete a collection with all its documents; the number of those. It cannot be found from the first moment on."""
+    async with app.database.pool.transaction() as tx:
+        # Waits for intakes that are under way, and is seen by those that come.
+        row = await sql.lock_collection.first(tx, tenant=tenant, name=check_collection_name(name))
+        if row is None:
+            raise NotFound(f"There is no collection {name}: see the list for those that there are.")
+        await sql.mark_deleted.run(tx, id=row["id"])
+    deleted = 0
+    while found := await app.database.pool.repeat(lambda session: sql.undeleted(session, id=row["id"], most=100)):
+        deleted += await delete_page(app.database, [each["id"] for each in found], "its collection was deleted")
+    return deleted
+
+
+async def _refuse_taken(tx: Session, tenant: str, name: str, own: int) -> None:
+    other = await sql.find_collection.first(tx, tenant=tenant, name=name)
+    if other is not None and other["id"] != own:
+        raise NameTaken(f"There is a collection {name} already: its number is {other['id']}.", existing=other["id"])
+
+
+def _check_settings(present: CollectionSettings, wanted: dict[str, Any]) -> CollectionSettings:
+    unknown = wanted.keys() - CollectionSettings.model_fields.keys()
+    if unknown:
+        raise BadValue(
+            f"A collection has no setting {min(unknown)}: there are {', '.join(CollectionSettings.model_fields)}."
+        )
+    given = {key: value for key, value in wanted.items() if value is not None}
+    try:
+        chosen = CollectionSettings(**(present.model_dump() | given))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise BadValue(f"{wrong['loc'][0]} of a collection: {wrong['msg']}.") from None
+    if 2 * chosen.chunk_overlap > chosen.chunk_size:
+        raise BadValue(
+            f"A chunk_overlap of {chosen.chunk_overlap} is more than half of the chunk_size of {chosen.chunk_size}: lower it."
+        )
+    return chosen
+
+
+def _read(row: Record) -> Collection:
+    return Collection(**row)

@@ -1,0 +1,46 @@
+-- name: create_collection
+insert into penstock.collections as collection
+  (tenant, name, model, chunk_size, chunk_overlap, ocr_language, search_language)
+values (:tenant, :name, :model, :chunk_size, :chunk_overlap, :ocr_language, :search_language)
+on conflict (tenant, name) where deleted_at is null do nothing
+returning
+  -- include: facts.sql collection_facts
+
+-- name: find_collection
+select
+  -- include: facts.sql collection_facts
+  , tally.documents, tally.chunks
+from penstock.collections as collection
+-- include: facts.sql collection_tally
+where collection.tenant = :tenant and collection.name = :name and collection.deleted_at is null
+
+-- name: list_collections
+select
+  -- include: facts.sql collection_facts
+  , tally.documents, tally.chunks
+from penstock.collections as collection
+-- include: facts.sql collection_tally
+where collection.tenant = :tenant and collection.name > :after and collection.deleted_at is null
+order by collection.name limit :most
+
+-- name: lock_collection
+select
+  -- include: facts.sql collection_facts
+from penstock.collections as collection
+where collection.tenant = :tenant and collection.name = :name and collection.deleted_at is null
+for update
+
+-- name: has_documents
+select exists (select from penstock.documents where collection_id = :id and state <> 'deleted')
+
+-- name: change_collection
+update penstock.collections
+set name = :name, model = :model, chunk_size = :chunk_size, chunk_overlap = :chunk_overlap, ocr_language = :ocr_language,
+  search_language = :search_language
+where id = :id
+
+-- name: mark_deleted
+update penstock.collections set deleted_at = penstock.now() where id = :id
+
+-- name: undeleted
+select id from penstock.documents where collection_id = :id and state <> 'deleted' order by id limit :most

@@ -1,0 +1,90 @@
+"""Why a document is where it is: one sentence for a person, one word for a program, and the evidence.
+
+While it waits or is processed, the engine knows why; its sentence is told about the document instead of the job, and kept
+in the evidence as it is.
+"""
+
+from typing import Any
+
+from penstock.documents.catalog import Document, show_document
+from penstock.engine import Penstock
+from penstock.engine.explain import Explanation, explain
+from penstock.engine.wording import counted
+
+ADVICE = {
+    "Encrypted": "Remove the password, and add it again with `--replace`",
+    "Corrupt": "Add an intact copy with `--replace`",
+    "Unsupported": "Convert it, for example to PDF, and add that instead",
+    "Suspicious": "It is not tried again. If you trust it, add what is inside of it instead",
+    "TooMuch": "Split it, or raise the limit, then `penstock documents retry {id}`",
+    "NothingInside": "Add it again with `--replace` when it has content",
+    "Cancelled": "To prepare it after all: `penstock documents retry {id}`",
+}
+OTHERWISE = "When the cause is mended: `penstock documents retry {id}`"
+
+
+async def explain_document(app: Penstock, document: int, *, tenant: str = "default") -> Explanation:
+    found = await show_document(app, document, tenant=tenant)
+    evidence: dict[str, Any] = {"document": found.answer()}
+    if found.status in {"queued", "processing"} and found.job is not None:
+        number = found.job
+        job = await app.database.pool.repeat(lambda session: explain(session, number))
+        evidence["job"] = vars(job)
+        because, sentence = _tell_waiting(found, job)
+    else:
+        because, sentence = _tell_over(found)
+    return Explanation(f"Document {found.id} ({found.name}) {sentence}", found.status, evidence, because)
+
+
+def _tell_over(document: Document) -> tuple[str, str]:
+    match document.status:
+        case "deleted":
+            return (
+                "deleted",
+                f"was deleted at {document.deleted_at:%Y-%m-%d %H:%M:%S} UTC. Add it again to have it back.",
+            )
+        case "ready":
+            return "ready", _tell_ready(document)
+    return "failed", _tell_failed(document)
+
+
+def _tell_ready(document: Document) -> str:
+    said = f"is ready: {counted(document.pages or 0, 'page')}, {counted(document.chunks or 0, 'chunk')}"
+    if not document.gaps:
+        return f"{said}, and search finds it."
+    shown = "; ".join(_tell_gap(gap) for gap in document.gaps[:3])
+    more = f"; and {len(document.gaps) - 3} more" if len(document.gaps) > 3 else ""
+    return f"{said}, and search finds it, with {counted(len(document.gaps), 'gap')}: {shown}{more}."
+
+
+def _tell_gap(gap: Any) -> str:
+    where = f"page {gap['page']}: " if gap.get("page") else ""
+    return f"{where}{str(gap.get('reason', '')).rstrip('.')}"
+
+
+def _tell_failed(document: Document) -> str:
+    error = document.error or {}
+    kind = str(error.get("type") or error.get("class") or "unknown")
+    step = f" in the step {error['step']}" if error.get("step") else ""
+    message = str(error.get("message", "no reason was kept")).rstrip(". ")
+    advice = ADVICE.get(kind, OTHERWISE).format(id=document.id)
+    said = f"has failed{step} ({kind}): {message}. {advice}."
+    return f"{said} {_tell_old(document)}".rstrip()
+
+
+def _tell_old(document: Document) -> str:
+    if document.live_version is None or document.live_version == document.version:
+        return ""
+    return f"Search still finds version {document.live_version}; this is about version {document.version}."
+
+
+def _tell_waiting(document: Document, job: Explanation) -> tuple[str, str]:
+    """The engine's sentence, about the document. A job that is over but has not told us is found by reconcile."""
+    if job.because in {"not found", "done", "cancelled", "discarded"}:
+        return "abandoned", (
+            f"waits for nobody: its job {document.job} is over ({job.because}). It will be marked as failed within minutes; "
+            f"then `penstock documents retry {document.id}`."
+        )
+    said = job.sentence.removeprefix(f"Job {document.job} ")
+    said = said.replace("`penstock worker module:app`", "`penstock worker` or `penstock up`")
+    return job.because, f"{said} {_tell_old(document)}".rstrip()

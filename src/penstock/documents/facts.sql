@@ -1,0 +1,30 @@
+-- Fragments that several statements share.
+
+-- name: collection_facts
+collection.id, collection.tenant, collection.name, collection.model, collection.chunk_size, collection.chunk_overlap,
+collection.ocr_language, collection.search_language, collection.created_at
+
+-- name: collection_tally
+cross join lateral (
+  select coalesce(sum(documents), 0)::bigint as documents, coalesce(sum(chunks), 0)::bigint as chunks
+  from penstock.tallies where tallies.collection_id = collection.id
+) as tally
+
+-- name: document
+select
+  document.id, document.tenant, document.collection_id, collection.name as collection, document.name,
+  -- include: status.sql status
+  as status,
+  document.parent_id as parent, document.depth, document.uploaded_by, document.metadata, document.media_type,
+  document.error, document.created_at, document.changed_at, document.deleted_at,
+  document.job_id as job, document.version_id, document.live_id,
+  job.progress, job.attempt,
+  newest.number as version, newest.accepted_at, live.number as live_version, live.prepared_at, live.title, live.pages,
+  live.chunks, live.words, coalesce(live.gaps, '[]') as gaps, coalesce(live.facts, '{}') as facts,
+  blob.size, blob.digest, blob.key
+from penstock.documents as document
+join penstock.collections as collection on collection.id = document.collection_id
+join penstock.versions as newest on newest.id = document.version_id
+join penstock.blobs as blob on blob.id = newest.blob_id
+left join penstock.versions as live on live.id = document.live_id
+left join penstock.jobs as job on job.id = document.job_id

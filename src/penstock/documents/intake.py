@@ -1,0 +1,327 @@
+"""The way in: bytes go to the store while they are hashed, then one transaction makes the blob, the document, its version, its
+job and the event. Either all of it is there or nothing is, and a name is taken by one of those who come at once.
+
+Before the upload it looks whether it can succeed, so that nobody sends a gigabyte for nothing; what counts is decided in the
+transaction. When the answer to its COMMIT is lost, it looks whether it was done. The SQL is in intake.sql.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import asyncpg
+
+from penstock.blobs import Store, Stored
+from penstock.database import Session, statements
+from penstock.documents.changing import redrive_failed, replace_in
+from penstock.documents.idempotency import Claim, claim_key
+from penstock.documents.keeping import keep_blobs
+from penstock.documents.metadata import encode_metadata
+from penstock.documents.naming import check_collection_name, check_document_name, share_of
+from penstock.engine import Penstock
+from penstock.engine.admission import Admission
+from penstock.engine.failpoint import STEP, reach
+from penstock.engine.lanes import Lanes
+from penstock.errors import (
+    BadRequest,
+    BodyTooLarge,
+    CallTimedOut,
+    ConnectionLost,
+    NameTaken,
+    NotFound,
+    QueueFull,
+    Refused,
+    StorageFull,
+)
+
+sql = statements(__file__)
+
+KIND = "prepare_document"
+ROUTE = "upload"
+UNSERVED = "accepted; no worker is running: start one with `penstock worker` or `penstock up`"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What somebody wants to put in."""
+
+    collection: str
+    name: str
+    content: AsyncIterator[bytes]
+    size: int | None = None  # as announced; another size is an error
+    uploaded_by: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    replace: bool = False
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of an upload."""
+
+    id: int
+    version: int
+    collection: str
+    name: str
+    status: str
+    created: bool  # a new document, or a new version of one
+    unchanged: bool  # the same content was there already, and nothing was done
+    served: bool  # a live worker prepares documents
+    message: str
+    digest: str  # sha-256, in hexadecimal digits
+    size: int
+    job: int | None
+
+    def answer(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class AlreadyThere(NameTaken):
+    """A document of this name is there; `digest_equal` says whether with the same content, if that was looked at."""
+
+    def __init__(self, message: str, *, existing: int, digest_equal: bool | None = None) -> None:
+        super().__init__(message, existing=existing)
+        self.digest_equal = digest_equal
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """An upload whose words are checked, and what was found before it."""
+
+    tenant: str
+    collection_id: int
+    collection: str
+    name: str
+    uploaded_by: str
+    metadata: str
+    replace: bool
+    served: bool
+
+    def fingerprint(self, digest: bytes) -> bytes:
+        parts = [digest.hex(), str(self.collection_id), self.name, self.metadata, str(self.replace)]
+        return hashlib.sha256(json.dumps(parts).encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What the transaction has written: looked for when the answer to its COMMIT is lost."""
+
+    accepted: Accepted
+    key: str  # under which the bytes are kept
+    version: int
+
+
+class Intake:
+    """Takes documents in. One for each process."""
+
+    def __init__(self, app: Penstock, store: Store) -> None:
+        self.app = app
+        self.store = store
+        self._gate = Admission(Lanes())  # a look of its own, before the upload; the engine's counts in the transaction
+
+    async def accept(self, upload: Upload, *, tenant: str = "default") -> Accepted:
+        """Put a document in. Raises what is `Refused`, and QueueFull; then nothing was changed."""
+        most = self.app.settings.limits.bytes
+        if upload.size is not None and upload.size > most:
+            raise BodyTooLarge(
+                f"{upload.size:,} bytes are more than {most:,}, the most for one document (limits.bytes). Split it, or raise "
+                "the limit."
+            )
+        if upload.idempotency_key is None:
+            return await self._take(await self._look(upload, tenant), upload, None)
+        key = claim_key(self.app.database, tenant=tenant, route=ROUTE, key=upload.idempotency_key)
+        async with key as claim:
+            wish = await self._look(upload, tenant, taken_is_fine=claim.answer is not None)
+            if claim.answer is None:
+                return await self._take(wish, upload, claim)
+            digest, _ = await _hash(upload, most)
+            return Accepted(**claim.check(wish.fingerprint(digest)))
+
+    async def _look(self, upload: Upload, tenant: str, *, taken_is_fine: bool = False) -> _Wish:
+        """What can be refused before the first byte."""
+        name, collection = check_document_name(upload.name), check_collection_name(upload.collection)
+        metadata = encode_metadata(upload.metadata)
+        row = await self.app.database.pool.repeat(
+            lambda session: sql.look_before.first(session, tenant=tenant, collection=collection, name=name, kind=KIND)
+        )
+        if row is None:
+            raise NotFound(f"There is no collection {collection}: make it with `penstock collections create` first.")
+        if row["existing"] is not None and not upload.replace and not taken_is_fine:
+            raise _taken(name, collection, row["existing"])
+        share = share_of(tenant, collection)
+        if (
+            not taken_is_fine
+            and self._gate.bounds(kind := self.app.kinds[KIND])
+            and not self._gate.admit_one(kind, share)
+        ):
+            await self._gate.admit(self.app.database, [(kind, 1)], share)
+        by = upload.uploaded_by.replace("\0", "")[:200]
+        return _Wish(tenant, row["collection_id"], collection, name, by, metadata, upload.replace, row["served"])
+
+    async def _take(self, wish: _Wish, upload: Upload, claim: Claim | None) -> Accepted:
+        stored = await self.store.write(upload.content, most=self.app.settings.limits.bytes)
+        reach(f"{STEP}accept")
+        try:
+            _check_size(upload, stored.size)
+            done = await self._commit(wish, stored, claim)
+        except (Refused, QueueFull):  # of anything else nobody knows whether it was committed: the collector will see
+            await asyncio.shield(self.store.remove(stored.key))
+            raise
+        if done.key != stored.key:  # the same content was there
+            await asyncio.shield(self.store.remove(stored.key))
+        if claim is not None:
+            claim.settled = True
+        return done.accepted
+
+    async def _commit(self, wish: _Wish, stored: Stored, claim: Claim | None) -> _Done:
+        """The transaction, again while a document changes under our hands."""
+        while True:
+            done: _Done | None = None
+            try:
+                async with self.app.database.pool.transaction() as tx:
+                    done = await self._write(tx, wish, stored)
+                    if claim is not None:
+                        await claim.settle(tx, wish.fingerprint(stored.digest), 202, done.accepted.answer())
+            except (ConnectionLost, CallTimedOut):
+                if done is None or not await self._is_there(done):
+                    raise
+            except asyncpg.DiskFullError as error:
+                raise StorageFull("There is no room left in the database: free some disk space.") from error
+            except (_Moved, asyncpg.DeadlockDetectedError):
+                continue
+            return done
+
+    async def _is_there(self, done: _Done) -> bool:
+        look = partial(sql.was_accepted.value, version=done.version, job=done.accepted.job)
+        return bool(await self.app.database.pool.repeat(look))
+
+    async def _write(self, tx: Session, wish: _Wish, stored: Stored) -> _Done:
+        if await sql.hold_collection.value(tx, id=wish.collection_id) is None:
+            raise NotFound(f"The collection {wish.collection} was deleted meanwhile.")
+        existing = await sql.find_existing.first(tx, tenant=wish.tenant, collection=wish.collection_id, name=wish.name)
+        if existing is not None:
+            equal = existing["digest"] == stored.digest
+            if not wish.replace:
+                raise _taken(wish.name, wish.collection, existing["id"], digest_equal=equal)
+            if equal:
+                return await self._leave(tx, wish, existing)
+            return await self._replace(tx, wish, stored, existing)
+        blob = (await keep_blobs(tx, [stored], tenant=wish.tenant))[stored.digest]
+        [ids] = await sql.reserve(tx)
+        document, version = ids["document"], ids["version"]
+        job = await self.app.enqueue(
+            self.app.kinds[KIND](document=document, version=version),
+            share=share_of(wish.tenant, wish.collection),
+            tx=tx,
+        )
+        made = await sql.insert_document.value(
+            tx,
+            document=document,
+            version=version,
+            job=job,
+            blob=blob.id,
+            tenant=wish.tenant,
+            collection=wish.collection_id,
+            name=wish.name,
+            uploaded_by=wish.uploaded_by,
+            metadata=wish.metadata,
+        )
+        if made is None:  # somebody was faster, and has committed: the next round sees what is there
+            raise _Moved
+        return _Done(_accepted(wish, stored, document, 1, int(job)), blob.key, version)
+
+    async def _replace(self, tx: Session, wish: _Wish, stored: Stored, existing: Any) -> _Done:
+        blob = (await keep_blobs(tx, [stored], tenant=wish.tenant))[stored.digest]
+        replaced = await replace_in(
+            tx,
+            self.app,
+            document=existing["id"],
+            job=existing["job_id"],
+            version=existing["version_id"],
+            blob=blob.id,
+            share=share_of(wish.tenant, wish.collection),
+            metadata=wish.metadata,
+            uploaded_by=wish.uploaded_by,
+        )
+        if replaced is None:
+            raise _Moved
+        accepted = _accepted(wish, stored, existing["id"], replaced.number, replaced.job)
+        return _Done(accepted, blob.key, replaced.version)
+
+    async def _leave(self, tx: Session, wish: _Wish, existing: Any) -> _Done:
+        """The same content again: nothing to do, but for a document that failed, which gets another chance."""
+        job = existing["job_id"]
+        status, message = existing["state"], "unchanged: the same content is there already"
+        if status == "failed":
+            again = await redrive_failed(tx, self.app, existing["id"])
+            if again is None:
+                raise _Moved
+            job, status, message = again, "queued", "unchanged: the same content is there already, and is tried again"
+        accepted = Accepted(
+            id=existing["id"],
+            version=existing["number"],
+            collection=wish.collection,
+            name=wish.name,
+            status=status,
+            created=False,
+            unchanged=True,
+            served=wish.served,
+            message=message,
+            digest=existing["digest"].hex(),
+            size=existing["size"],
+            job=job,
+        )
+        return _Done(accepted, existing["key"], existing["version_id"])
+
+
+class _Moved(Exception):
+    """The document was replaced, deleted or made by somebody else: look again."""
+
+
+def _accepted(wish: _Wish, stored: Stored, document: int, number: int, job: int) -> Accepted:
+    return Accepted(
+        id=document,
+        version=number,
+        collection=wish.collection,
+        name=wish.name,
+        status="queued",
+        created=True,
+        unchanged=False,
+        served=wish.served,
+        message="accepted" if wish.served else UNSERVED,
+        digest=stored.digest.hex(),
+        size=stored.size,
+        job=job,
+    )
+
+
+def _taken(name: str, collection: str, existing: int, *, digest_equal: bool | None = None) -> AlreadyThere:
+    same = " with the same content" if digest_equal else ""
+    return AlreadyThere(
+        f"There is a document {name} in {collection} already{same}: its number is {existing}. Use another name, or replace it.",
+        existing=existing,
+        digest_equal=digest_equal,
+    )
+
+
+def _check_size(upload: Upload, size: int) -> None:
+    if upload.size is not None and upload.size != size:
+        raise BadRequest(
+            f"{upload.size:,} bytes were announced, and {size:,} came: nothing was kept. Send the document again."
+        )
+
+
+async def _hash(upload: Upload, most: int) -> tuple[bytes, int]:
+    """The digest of a body that need not be kept."""
+    digest, size = hashlib.sha256(), 0
+    async for piece in upload.content:
+        size += len(piece)
+        if size > most:
+            raise BodyTooLarge(f"More than {most:,} bytes: that is the most for one document (limits.bytes).")
+        digest.update(piece)
+    _check_size(upload, size)
+    return digest.digest(), size

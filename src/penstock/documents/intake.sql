@@ -1,0 +1,50 @@
+-- name: look_before
+-- Before the upload: the collection, who has the name, and whether a live worker would prepare the document.
+select collection.id as collection_id, existing.id as existing,
+  exists (
+    select from penstock.workers as worker
+    where worker.gone_at is null and not worker.draining and worker.beat_at + worker.lease >= penstock.now()
+      and :kind = any (worker.kinds)
+  ) as served
+from penstock.collections as collection
+left join penstock.documents as existing
+  on existing.tenant = :tenant and existing.collection_id = collection.id and existing.name = :name and existing.state <> 'deleted'
+where collection.tenant = :tenant and collection.name = :collection and collection.deleted_at is null
+
+-- name: hold_collection
+-- It cannot be deleted before our commit, and if it is, we see it.
+select id from penstock.collections where id = :id and deleted_at is null for key share
+
+-- name: find_existing
+select document.id, document.state, document.job_id, document.version_id, version.number, blob.digest, blob.size, blob.key
+from penstock.documents as document
+join penstock.versions as version on version.id = document.version_id
+join penstock.blobs as blob on blob.id = version.blob_id
+where document.tenant = :tenant and document.collection_id = :collection and document.name = :name and document.state <> 'deleted'
+
+-- name: reserve
+-- The job's arguments name the document and its version, and both rows name the job: so the numbers come first.
+select nextval('penstock.jobs_id_seq') as document, nextval('penstock.versions_id_seq') as version
+
+-- name: insert_document
+-- (new) -> queued. No row: somebody else has the name.
+with document as (
+  insert into penstock.documents
+    (id, tenant, collection_id, name, version_id, job_id, uploaded_by, metadata)
+  values (:document, :tenant, :collection, :name, :version, :job, :uploaded_by, :metadata::jsonb)
+  on conflict (tenant, collection_id, name) where state <> 'deleted' do nothing
+  returning id
+),
+version as (
+  insert into penstock.versions (id, tenant, document_id, number, blob_id, job_id)
+  select :version, :tenant, id, 1, :blob, :job from document
+),
+told as (
+  insert into penstock.events (tenant, collection_id, document_id, event, details)
+  select :tenant, :collection, id, 'accepted', jsonb_build_object('version', 1, 'by', :uploaded_by::text) from document
+)
+select id, pg_notify('penstock_changed', '') from document
+
+-- name: was_accepted
+-- After a COMMIT without an answer.
+select exists (select from penstock.versions where id = :version and job_id = :job)

@@ -1,0 +1,52 @@
+-- name: is_newest
+select id from penstock.documents where id = :document and version_id = :version and state <> 'deleted'
+
+-- name: members_of
+select document.id, document.name, document.job_id, document.version_id, document.metadata, document.uploaded_by, blob.digest
+from penstock.documents as document
+join penstock.versions as version on version.id = document.version_id
+join penstock.blobs as blob on blob.id = version.blob_id
+where document.parent_id = :parent and document.state <> 'deleted'
+
+-- name: foreign_names
+-- Names below ours that belong to somebody else.
+select name from penstock.documents
+where tenant = :tenant and collection_id = :collection and state <> 'deleted'
+  and starts_with(name, :prefix) and parent_id is distinct from :parent
+
+-- name: lane_of
+select id from penstock.lanes where queue = :queue and kind = :kind and share = :share
+
+-- name: add_lane
+insert into penstock.lanes (queue, kind, share) values (:queue, :kind, :share)
+on conflict (queue, kind, share) do update set share = excluded.share
+returning id
+
+-- name: reserve
+select nextval('penstock.jobs_id_seq') as document, nextval('penstock.versions_id_seq') as version
+from generate_series(1, :count::int)
+
+-- name: insert_members
+-- (new) -> queued
+with member as (
+  select * from unnest(:documents::bigint[], :versions::bigint[], :jobs::bigint[], :names::text[], :blobs::bigint[])
+    as member(document, version, job, name, blob)
+),
+document as (
+  insert into penstock.documents
+    (id, tenant, collection_id, name, parent_id, depth, version_id, job_id, uploaded_by, metadata)
+  select member.document, parent.tenant, parent.collection_id, member.name, parent.id, parent.depth + 1, member.version, member.job,
+    parent.uploaded_by, parent.metadata
+  from member join penstock.documents as parent on parent.id = :parent
+  returning id, tenant, collection_id, version_id
+),
+version as (
+  insert into penstock.versions (id, tenant, document_id, number, blob_id, job_id)
+  select document.version_id, document.tenant, document.id, 1, member.blob, member.job
+  from document join member on member.document = document.id
+),
+told as (
+  insert into penstock.events (tenant, collection_id, document_id, event, details)
+  select tenant, collection_id, id, 'accepted', jsonb_build_object('version', 1, 'parent', :parent::bigint) from document
+)
+select id, pg_notify('penstock_changed', '') from document

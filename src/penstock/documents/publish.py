@@ -1,0 +1,117 @@
+"""The end of the preparation: everything that was staged becomes visible in one transaction.
+
+    work = await load_work(session, document, version)      # None: replaced or deleted meanwhile, nothing to do
+    …
+    async with ctx.finish() as tx:
+        if await publish(tx, work, media_type=…, pages=…, chunks=…, words=…):
+            …
+
+A version that is no longer the newest, or whose document is deleted, is not published: `publish` returns False, and the rows
+that were staged for it are cleaned up (cleaning.py). The SQL is in publish.sql.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from asyncpg import Record
+
+from penstock.database import Session, statements
+from penstock.documents.naming import share_of
+from penstock.extraction.reading import Page
+
+sql = statements(__file__)
+
+CHARACTERS = 4_000_000  # of pages in one statement
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """All that preparing a version needs to know."""
+
+    document: int
+    version: int  # the number of the row, which chunks and pages carry
+    number: int  # 1 for the first, for people
+    tenant: str
+    collection: int
+    collection_name: str
+    name: str
+    parent: int | None
+    depth: int
+    blob_key: str  # of the bytes in the blob store
+    digest: bytes
+    size: int
+    metadata: Mapping[str, Any]
+    live: int | None  # the version that search sees at present
+    model: str
+    chunk_size: int
+    chunk_overlap: int
+    ocr_language: str
+    search_language: str
+
+    @property
+    def share(self) -> str:
+        return share_of(self.tenant, self.collection_name)
+
+
+async def load_work(session: Session, document: int, version: int) -> Work | None:
+    """None if this version need not be prepared: a newer one is there, or the document is deleted."""
+    row = await sql.load_work.first(session, document=document, version=version)
+    return None if row is None else _read(row)
+
+
+async def keep_pages(tx: Session, version: int, pages: Sequence[Page]) -> None:
+    """Keep pages of a version that is not live yet; again is the same."""
+    bite: list[Page] = []
+    for page in pages:
+        bite.append(page)
+        if sum(len(each.text) for each in bite) > CHARACTERS:
+            await _keep(tx, version, bite)
+            bite = []
+    if bite:
+        await _keep(tx, version, bite)
+
+
+async def _keep(tx: Session, version: int, pages: Sequence[Page]) -> None:
+    await sql.keep_pages.run(
+        tx,
+        version=version,
+        numbers=[page.number for page in pages],
+        texts=[page.text for page in pages],
+        ocrs=[page.ocr for page in pages],
+    )
+
+
+async def publish(  # noqa: PLR0913  what was found, by name
+    tx: Session,
+    work: Work,
+    *,
+    media_type: str,
+    title: str = "",
+    facts: Mapping[str, Any] | None = None,
+    pages: int,
+    chunks: int,
+    words: int,
+    gaps: Sequence[Mapping[str, Any]] = (),
+) -> bool:
+    """queued -> ready: this version is what search sees from the commit on. False if it is not the newest any more."""
+    if await sql.lock_newest.value(tx, document=work.document, version=work.version) is None:
+        return False
+    await sql.publish.run(
+        tx,
+        document=work.document,
+        version=work.version,
+        media_type=media_type,
+        title=title,
+        facts=json.dumps(dict(facts or {})),
+        pages=pages,
+        chunks=chunks,
+        words=words,
+        gaps=json.dumps([dict(gap) for gap in gaps]),
+    )
+    return True
+
+
+def _read(row: Record) -> Work:
+    return Work(**{**row, "metadata": json.loads(row["metadata"])})

@@ -1,0 +1,56 @@
+-- name: load_work
+select document.id as document, version.id as version, version.number, document.tenant, document.collection_id as collection,
+  collection.name as collection_name, document.name, document.parent_id as parent, document.depth, blob.key as blob_key, blob.digest,
+  blob.size, document.metadata, document.live_id as live, collection.model, collection.chunk_size,
+  collection.chunk_overlap, collection.ocr_language, collection.search_language
+from penstock.documents as document
+join penstock.versions as version on version.id = document.version_id
+join penstock.blobs as blob on blob.id = version.blob_id
+join penstock.collections as collection on collection.id = document.collection_id
+where document.id = :document and document.version_id = :version and document.state <> 'deleted'
+
+-- name: keep_pages
+insert into penstock.pages (version_id, number, text, ocr)
+select :version, number, text, ocr from unnest(:numbers::int[], :texts::text[], :ocrs::real[]) as page(number, text, ocr)
+on conflict (version_id, number) do update set text = excluded.text, ocr = excluded.ocr
+
+-- name: lock_newest
+select id from penstock.documents where id = :document and version_id = :version and state <> 'deleted' for no key update
+
+-- name: publish
+-- queued -> ready. What was live before is no more; the counts change by the difference.
+with document as (
+  select document.id, document.tenant, document.collection_id, document.job_id, document.live_id, live.chunks, live.words
+  from penstock.documents as document left join penstock.versions as live on live.id = document.live_id
+  where document.id = :document
+),
+version as (
+  update penstock.versions
+  set prepared_at = penstock.now(), title = nullif(:title, ''), pages = :pages, chunks = :chunks, words = :words,
+    gaps = :gaps::jsonb, facts = :facts::jsonb
+  where id = :version
+  returning id, number, accepted_at
+),
+live as (
+  update penstock.documents
+  set state = 'ready', live_id = :version, error = null, media_type = :media_type, changed_at = penstock.now()
+  where id = :document
+),
+dead as (
+  update penstock.versions set dead_at = penstock.now()
+  where id = (select live_id from document) and id <> :version
+),
+tallied as (
+  insert into penstock.tallies (collection_id, documents, chunks, words)
+  select collection_id, case when live_id is null then 1 else 0 end, :chunks::bigint - coalesce(chunks, 0),
+    :words::bigint - coalesce(words, 0)
+  from document
+)
+insert into penstock.events (tenant, collection_id, document_id, event, details)
+select document.tenant, document.collection_id, document.id, 'ready', jsonb_build_object(
+  'version', version.number, 'pages', :pages::int, 'chunks', :chunks::bigint, 'gaps', jsonb_array_length(:gaps::jsonb),
+  'attempts', job.attempt,
+  'waited', round(extract(epoch from coalesce(job.attempts[1].started_at, job.claimed_at) - version.accepted_at), 3),
+  'seconds', round(extract(epoch from penstock.now() - version.accepted_at), 3)
+)
+from document cross join version left join penstock.jobs as job on job.id = document.job_id

@@ -1,0 +1,138 @@
+"""Looking at documents: lists, counts, text, the same status everywhere."""
+
+import pytest
+
+from penstock.documents import (
+    STATES,
+    cancel_document,
+    catalog,
+    compact_tallies,
+    counts,
+    create_collection,
+    delete_document,
+    find_document,
+    history,
+    keep_pages,
+    list_chunks,
+    list_documents,
+    list_pages,
+    read_text,
+)
+from penstock.errors import BadRequest, BadValue, NotFound
+from penstock.extraction.reading import Page
+from tests.documents.conftest import Office
+
+
+async def fill(office: Office) -> dict[str, int]:
+    """One document in each state, and one that failed as a second version while its first is live."""
+    ready = await office.ready("ready.txt", b"1")
+    both = await office.ready("both.txt", b"2")
+    await office.add("both.txt", b"3", replace=True)
+    await office.bury(await office.claim_one())
+    failed = await office.add("failed.txt", b"4")
+    await cancel_document(office.app, failed.id)
+    processing = await office.add("processing.txt", b"5")
+    await office.claim_one()
+    queued = await office.add("queued.txt", b"6")
+    deleted = await office.add("deleted.txt", b"7")
+    await delete_document(office.app, deleted.id)
+    return {
+        "ready": ready.id,
+        "both": both.id,
+        "failed": failed.id,
+        "processing": processing.id,
+        "queued": queued.id,
+        "deleted": deleted.id,
+    }
+
+
+async def test_counts_lists_and_documents_agree(office: Office) -> None:
+    made = await fill(office)
+    expected = {"queued": 1, "processing": 1, "ready": 1, "failed": 2, "deleted": 1}
+    assert await counts(office.app) == await counts(office.app, "files") == expected
+    for state in STATES:
+        listed = await list_documents(office.app, status=state)
+        assert len(listed) == expected[state]
+        assert {each.status for each in listed} == {state}
+        for each in listed:
+            assert await office.status(each.id) == state
+    assert {each.id for each in await list_documents(office.app)} == set(made.values()) - {made["deleted"]}
+    while await compact_tallies(office.app.database):
+        pass
+    assert await counts(office.app) == expected
+    await create_collection(office.app, "empty")
+    assert await counts(office.app, "empty") == dict.fromkeys(STATES, 0)
+
+
+async def test_lists_go_by_keyset(office: Office) -> None:
+    made = [(await office.add(f"{number}")).id for number in range(7)]
+    await create_collection(office.app, "others")
+    await office.add("x", collection="others")
+    seen: list[int] = []
+    while page := await list_documents(office.app, collection="files", after=seen[-1] if seen else 0, most=3):
+        seen += [each.id for each in page]
+    assert seen == made
+    assert await list_documents(office.app, parent=made[0]) == []
+    with pytest.raises(BadValue, match="no status 'lost'"):
+        await list_documents(office.app, status="lost")
+    with pytest.raises(NotFound, match="no collection"):
+        await list_documents(office.app, collection="nowhere\0")
+
+
+async def test_a_document_is_found_by_number_name_and_collection(office: Office) -> None:
+    made = await office.add("reports/a.txt")
+    for reference in (str(made.id), "reports/a.txt", "files/reports/a.txt"):
+        assert (await find_document(office.app, reference)).id == made.id
+    await create_collection(office.app, "others")
+    other = await office.add("reports/a.txt", collection="others")
+    with pytest.raises(BadRequest, match=r"files/reports/a\.txt, others/reports/a\.txt"):
+        await find_document(office.app, "reports/a.txt")
+    assert (await find_document(office.app, "others/reports/a.txt")).id == other.id
+    for reference in ("nothing", "", "a\0b", "9" * 30, "\udc80", str(2**63)):
+        with pytest.raises(NotFound):
+            await find_document(office.app, reference)
+
+
+async def test_progress_and_step_are_shown_while_it_is_processed(office: Office) -> None:
+    made = await office.add()
+    job = await office.claim_one()
+    await office.run(
+        """update penstock.jobs set progress = '{"done": 3, "total": 12, "note": "pages", "step": "ocr"}' where id = $1""",
+        job.id,
+    )
+    shown = await office.show(made.id)
+    assert (shown.step, shown.progress) == ("ocr", {"done": 3, "total": 12, "note": "pages"})
+    await office.publish(job)
+    shown = await office.show(made.id)
+    assert (shown.step, shown.progress, shown.attempt) == (None, None, None)
+    assert shown.answer()["digest"] == made.digest
+    assert "key" not in shown.answer()
+
+
+async def test_text_and_pages(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = await office.ready()
+    version = (await office.show(made.id)).live_id or 0
+    pages = [Page(1, "ö" * 25), Page(2, ""), Page(3, "end", ocr=0.5)]
+    async with office.app.transaction() as tx:
+        await keep_pages(tx, version, pages)
+        await keep_pages(tx, version, pages)  # of another attempt
+    monkeypatch.setattr(catalog, "PIECE", 10)
+    pieces = [piece async for piece in read_text(office.app, made.id)]
+    assert max(map(len, pieces)) == 10
+    assert "".join(pieces).split("\n\n") == [page.text for page in pages]
+    assert [(page.number, page.text, page.ocr) for page in await list_pages(office.app, made.id, after=1)] == [
+        (2, "", None),
+        (3, "end", 0.5),
+    ]
+    assert await list_pages(office.app, made.id, after=2**70) == []
+    assert await list_chunks(office.app, made.id) == []
+
+
+async def test_there_is_no_text_before_it_is_ready(office: Office) -> None:
+    made = await office.add()
+    with pytest.raises(NotFound, match="is queued: it has no text"):
+        [piece async for piece in read_text(office.app, made.id)]
+    with pytest.raises(NotFound, match="no document 999"):
+        await list_pages(office.app, 999)
+    with pytest.raises(NotFound):
+        await history(office.app, 2**80)

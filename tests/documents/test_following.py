@@ -1,0 +1,166 @@
+"""A document follows its job, whatever happens to that: by triggers, in the same transaction."""
+
+from datetime import timedelta
+
+import asyncpg
+import pytest
+
+from penstock.database.database import Address
+from penstock.database.migrations import grant_use
+from penstock.documents import cancel_document, retry_document
+from penstock.engine.chores import DEATHS_ALLOWED
+from penstock.engine.outcome import Cancelled, Failure, Release, Retry
+from penstock.errors import WrongState
+from penstock.settings import Settings
+from tests.documents.conftest import NEVER, Office
+
+FAILURE = Failure("Transient", "OSError", "the disk hums", "Traceback …", NEVER)
+
+
+async def test_the_five_states(office: Office) -> None:
+    accepted = await office.add()
+    assert await office.status(accepted.id) == "queued"
+    job = await office.claim_one()
+    assert await office.status(accepted.id) == "processing"
+    assert await office.publish(job)
+    assert await office.status(accepted.id) == "ready"
+
+
+async def test_a_released_job_and_one_that_waits_for_its_next_try_are_processing(office: Office) -> None:
+    accepted = await office.add()
+    job = await office.claim_one()
+    await office.shop.settle(await office.worker(), (job, Release()))
+    assert await office.status(accepted.id) == "processing"
+    [job] = await office.claim()
+    await office.shop.settle(await office.worker(), (job, Retry(FAILURE, timedelta(minutes=1))))
+    shown = await office.show(accepted.id)
+    assert (shown.status, shown.error) == ("processing", None)
+
+
+async def test_a_dead_job_fails_its_document_with_the_reason(office: Office) -> None:
+    accepted = await office.add()
+    await office.bury(await office.claim_one())
+    shown = await office.show(accepted.id)
+    assert shown.status == "failed"
+    assert shown.error is not None
+    assert {key: shown.error[key] for key in ("class", "type", "message", "step")} == {
+        "class": "Permanent",
+        "type": "Encrypted",
+        "message": "a password is needed",
+        "step": "read",
+    }
+    assert "traceback" not in shown.error
+    assert await office.events(accepted.id) == ["accepted", "failed"]
+
+
+async def test_a_redriven_job_takes_its_document_along(office: Office) -> None:
+    accepted = await office.add()
+    await office.bury(await office.claim_one())
+    await retry_document(office.app, accepted.id)
+    assert (await office.show(accepted.id)).error is None
+    assert await office.publish(await office.claim_one())
+    assert await office.status(accepted.id) == "ready"
+    assert await office.events(accepted.id) == ["accepted", "failed", "retried", "ready"]
+
+
+async def test_a_discarded_job_leaves_its_document_failed_with_that_reason(office: Office) -> None:
+    accepted = await office.add()
+    await office.bury(await office.claim_one())
+    await office.app.discard(int(accepted.job or 0), reason="nobody needs it")
+    shown = await office.show(accepted.id)
+    assert shown.status == "failed"
+    assert shown.error is not None
+    assert shown.error["discarded"] == "nobody needs it"
+    again = await retry_document(office.app, accepted.id)  # with a new job: the old one is history
+    assert again.job != accepted.job
+    assert await office.publish(await office.claim_one())
+
+
+async def test_a_cancelled_document_is_failed_and_can_be_retried(office: Office) -> None:
+    accepted = await office.add()
+    assert (await cancel_document(office.app, accepted.id)).status == "failed"
+    shown = await office.show(accepted.id)
+    assert shown.error is not None
+    assert (shown.error["class"], shown.error["message"]) == ("Cancelled", "cancelled by hand")
+    assert (await retry_document(office.app, accepted.id)).status == "queued"
+    assert await office.publish(await office.claim_one())
+    assert await office.events(accepted.id) == ["accepted", "cancelled", "retried", "ready"]
+
+
+async def test_a_running_job_is_cancelled_by_its_worker(office: Office) -> None:
+    accepted = await office.add()
+    job = await office.claim_one()
+    assert (await cancel_document(office.app, accepted.id)).status == "processing"
+    await office.shop.settle(await office.worker(), (job, Cancelled()))
+    shown = await office.show(accepted.id)
+    assert (shown.status, dict(shown.error or {})["class"]) == ("failed", "Cancelled")
+
+
+async def test_a_job_that_is_cancelled_after_a_failed_try_is_cancelled_all_the_same(office: Office) -> None:
+    accepted = await office.add()
+    await office.shop.settle(await office.worker(), (await office.claim_one(), Retry(FAILURE, timedelta(minutes=1))))
+    await cancel_document(office.app, accepted.id)
+    error = (await office.show(accepted.id)).error
+    assert error is not None
+    assert (error["class"], error["before"]["message"]) == ("Cancelled", "the disk hums")
+
+
+async def test_a_poison_job_fails_its_document(office: Office) -> None:
+    """It takes its worker with it until it is dead, and the document says so."""
+    accepted = await office.add()
+    worker = await office.shop.worker(office.kind)
+    assert await office.shop.claim(worker, queue="documents")
+    await office.shop.lose(worker)
+    for _ in range(DEATHS_ALLOWED):
+        assert await office.status(accepted.id) == "processing"
+        worker = await office.shop.worker(office.kind)
+        assert await office.shop.claimers[worker].claim_suspect(["documents"])
+        await office.shop.lose(worker)
+    shown = await office.show(accepted.id)
+    assert (shown.status, dict(shown.error or {})["class"]) == ("failed", "Poison")
+
+
+async def test_the_job_of_an_older_version_changes_nothing(office: Office) -> None:
+    accepted = await office.add(content=b"one")
+    stale = await office.claim_one()
+    await office.add(content=b"two", replace=True)
+    await office.bury(stale)
+    assert await office.status(accepted.id) == "queued"
+    assert await office.publish(await office.claim_one())
+
+
+async def test_what_cannot_be_done_is_said(office: Office) -> None:
+    accepted = await office.add()
+    with pytest.raises(WrongState, match="is queued already"):
+        await retry_document(office.app, accepted.id)
+    await office.publish(await office.claim_one())
+    with pytest.raises(WrongState, match="is ready: upload it again"):
+        await retry_document(office.app, accepted.id)
+    with pytest.raises(WrongState, match="nothing to cancel"):
+        await cancel_document(office.app, accepted.id)
+
+
+async def test_an_application_role_can_do_all_of_it(office: Office, settings: Settings) -> None:
+    """The owner's triggers run with the rights of who settles the job: those must suffice."""
+    accepted = await office.add()
+    job = await office.claim_one()
+    address = Address(settings, None, office.app.database.url)
+    owner = await address.open_session("test")
+    try:
+        await owner.execute("create role penstock_application")
+        await grant_use(owner, role="penstock_application")
+        async with owner.transaction():
+            await owner.execute("set local role penstock_application")
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                async with owner.transaction():
+                    await owner.execute("drop table penstock.documents")
+            await owner.execute(
+                "update penstock.jobs set state = 'dead', worker_id = null, claimed_at = null, fingerprint = 'f', "
+                """error = '{"class": "Permanent", "message": "no"}' where id = $1""",
+                job.id,
+            )
+            await owner.execute("insert into penstock.blobs (key, digest, size) values ('k', sha256('x'), 1)")
+        assert await office.status(accepted.id) == "failed"
+    finally:
+        await owner.execute("drop owned by penstock_application; drop role penstock_application")
+        owner.terminate()
