@@ -1,0 +1,223 @@
+"""One box, seen from the worker: a process of ours, its socket, its scratch folder, and its end.
+
+It is started with an empty environment in a session of its own. It is ended by killing its group, and is reaped always; the
+kernel kills it when the thread that started it ends, so the loop's own thread starts it and no other.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import site
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import JobFailure, ResourceLimit
+from penstock.extraction import wire
+from penstock.extraction.exchange import Exchange, Request
+from penstock.extraction.frames import Ended, Frames, Nonsense, decode
+from penstock.extraction.watch import Allowance, Vitals, Watch
+
+ROOT = str(Path(__file__).parents[2])  # where the package is
+
+
+@dataclass(frozen=True)
+class Design:
+    """What all boxes of a class have in common."""
+
+    tasks: Mapping[str, str]  # "module:function" of each
+    scratch: Path  # each has a folder of its own in it
+    memory: int
+    net: bool  # whether the kernel limits its memory, too
+    forks: bool  # whether it may start programs
+    paths: Sequence[str] = field(default=())  # to import from, before all others
+
+
+@dataclass(frozen=True)
+class Crash:
+    """How a box ended that nobody told to end."""
+
+    signal: str  # "SIGSEGV", or "exit code 3"
+    memory: int  # at most, in its life
+    said: str  # the end of its standard error
+
+
+class Crashed(Exception):
+    """The box ended in the middle of a task, after it had sent so many parts."""
+
+    def __init__(self, crash: Crash, *, parts: int) -> None:
+        super().__init__(crash.signal)
+        self.crash = crash
+        self.parts = parts
+
+
+class Child:
+    """A process that does one task at a time."""
+
+    def __init__(self, design: Design) -> None:
+        self.design = design
+        self.tasks = 0
+        self.usable = False
+        self.sandbox: dict[str, Any] = {}
+        self.ending: asyncio.Task[Crash] | None = None
+        self._doom: ResourceLimit | None = None
+        self._scratch = tempfile.mkdtemp(dir=design.scratch)
+        ours, theirs = socket.socketpair()
+        self._errors, errors = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)  # never read while it runs: full means lost
+        try:
+            self._process = subprocess.Popen(
+                _command(theirs.fileno()),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=[theirs.fileno()],
+                env=_environment(self._scratch),
+                cwd=self._scratch,
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(self._errors)
+            ours.close()
+            raise
+        finally:
+            os.close(errors)
+            theirs.close()
+        self.pid = self._process.pid
+        self._pidfd = os.pidfd_open(self.pid)
+        self._vitals = Vitals(self.pid, family=design.forks)
+        ours.setblocking(False)
+        self._connection = ours
+        self._frames = Frames(ours)
+
+    async def greet(self) -> None:
+        """Wait until it has shut itself in; `Ended` or `Nonsense` when it cannot start."""
+        setup = {
+            "tasks": dict(self.design.tasks),
+            "scratch": self._scratch,
+            "forks": self.design.forks,
+            "memory": 2 * self.design.memory + 2**30 if self.design.net else None,
+            "file_size": self.design.memory,
+            "paths": list(self.design.paths),
+            "packages": [path for path in sys.path if Path(path).name in {"site-packages", "dist-packages"}],
+        }
+        await self._frames.send(wire.SETUP, wire.encode(setup))
+        kind, body = await self._frames.next()
+        hello = await decode(body)
+        if kind != wire.HELLO or not isinstance(hello, dict) or not isinstance(hello.get("sandbox"), dict):
+            raise Nonsense("no hello")
+        self.sandbox = hello["sandbox"]
+        self.usable = True
+
+    def ready(self) -> bool:
+        """Alive, and silent until it is asked."""
+        return self.usable and self._frames.quiet()
+
+    async def run(self, request: Request) -> Any:
+        """The task's result. `Ended` for a crash; `usable` tells whether the box can be kept."""
+        self.usable = False
+        self.tasks += 1
+        watch = Watch(self._vitals, Allowance(self.design.memory, request.seconds), self._condemn)
+        exchange = Exchange(self._frames, watch, request)
+        try:
+            await self._hand_over(request)
+            value = await exchange.result()
+        except Ended:
+            if self._doom is not None:
+                raise self._doom from None
+            raise Ended(exchange.parts) from None
+        except JobFailure:
+            self.usable = exchange.over
+            raise
+        finally:
+            watch.stop()
+        self.usable = True
+        return value
+
+    async def _hand_over(self, request: Request) -> None:
+        body = wire.encode({"task": request.task, "arguments": request.arguments, "cpu": request.seconds})
+        descriptor = _reopened(request.file.fileno())
+        try:
+            await self._frames.send(wire.TASK, body, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _condemn(self, reason: ResourceLimit) -> None:
+        self._doom = reason
+        self.kill()
+
+    def memory(self) -> int:
+        """What it holds now."""
+        return self._vitals.look().memory
+
+    def kill(self) -> None:
+        """At once, with everything that it has started."""
+        self.usable = False
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    async def end(self) -> Crash:
+        """Killed, reaped, and its folder removed; how it ended."""
+        self.kill()
+        loop = asyncio.get_running_loop()
+        dead = asyncio.Event()
+        loop.add_reader(self._pidfd, dead.set)
+        try:
+            await dead.wait()
+        finally:
+            loop.remove_reader(self._pidfd)
+        return await asyncio.to_thread(self._bury)
+
+    def _bury(self) -> Crash:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)  # what it left behind; until it is reaped the number is its group's
+        _, status, used = os.wait4(self.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)  # so that Popen knows, and does not wait itself
+        try:
+            said = os.read(self._errors, 2**16).decode(errors="replace")
+        except BlockingIOError:
+            said = ""
+        os.close(self._errors)
+        os.close(self._pidfd)
+        self._vitals.close()
+        self._connection.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        return Crash(_called(self._process.returncode), used.ru_maxrss * 1024, said)
+
+
+def _command(descriptor: int) -> list[str]:
+    options = ("-s", "-P", "-B", "-X", "utf8")  # no packages of the user, none of the working folder, nothing written
+    return [sys.executable, *options, "-m", "penstock.extraction.box", str(descriptor), str(os.getpid())]
+
+
+def _environment(scratch: str) -> dict[str, str]:
+    """Nothing of ours: it may hold secrets. One thread per library, because several boxes share the processors."""
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "TOKIO_WORKER_THREADS")
+    environment = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch}
+    environment |= dict.fromkeys(threads, "1") | {"MALLOC_ARENA_MAX": "2"}
+    if ROOT not in site.getsitepackages():
+        environment["PYTHONPATH"] = ROOT
+    if "LD_LIBRARY_PATH" in os.environ:  # some interpreters do not start without it
+        environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
+    return environment
+
+
+def _reopened(descriptor: int) -> int:
+    """The same file, for reading only, with a position of its own."""
+    return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _called(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

@@ -1,0 +1,163 @@
+"""Word, Excel, OpenDocument text and tables, RTF, EPUB, and the binary formats before 2007, by kreuzberg.
+
+Kreuzberg gives a tree of headings, paragraphs, lists and tables, and leaves some text out without a word: footnotes, text
+boxes, comments. For the formats that are XML inside, `sweep` finds what is missing. A spreadsheet's sheets are pages.
+"""
+
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+from penstock.errors import Corrupt, Encrypted
+from penstock.extraction import legacy, sweep
+from penstock.extraction.draft import Allowance, Draft, one_line
+from penstock.extraction.oldoffice import DOC, PPT, XLS
+from penstock.extraction.package import LOCKED, Package
+from penstock.extraction.parts import DOCX, EPUB, ODS, ODT, XLSB, XLSX
+from penstock.extraction.reading import Gap, Page, Reading
+
+_SHEETS = frozenset([XLSX, XLSB, XLS, ODS])
+_PAGED = _SHEETS | {PPT}
+_ZIPPED = frozenset([DOCX, XLSX, XLSB, ODT, ODS, EPUB])
+_SWEPT = frozenset([DOCX, XLSX, ODT, ODS])
+_EXCEL_BY_KREUZBERG = {XLSB: "application/vnd.ms-excel.sheet.binary.macroEnabled.12"}
+_PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".emf", ".wmf", ".bmp", ".tiff", ".svg")
+_FACTS = {
+    "created_at": "created",
+    "modified_at": "changed",
+    "subject": "subject",
+    "publisher": "publisher",
+    "description": "description",
+}
+
+
+def read_office(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> Reading:
+    if media_type in _ZIPPED:
+        Package(file, arguments).weigh()
+    allowance, gaps = Allowance(arguments), []
+    damage: Corrupt | None = None
+    try:
+        nodes, said = extract(file, media_type)
+    except Corrupt as error:
+        nodes, said, damage = [], {}, error  # its XML may still be read
+        gaps.append(Gap(None, "it is damaged: its text was read without its structure"))
+    pages = _paged(nodes, said, allowance) if media_type in _PAGED else _flow(nodes, allowance)
+    pages = _with_missing(pages, file, media_type, allowance, arguments)
+    if not pages:
+        if damage is not None:
+            raise damage
+        gaps.append(Gap(None, _reason(file, media_type, arguments)))
+    return Reading(media_type, pages, title=_title(said), facts=_facts(said), gaps=gaps)
+
+
+def extract(file: BinaryIO, media_type: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Kreuzberg's nodes in reading order, and what the file says of itself."""
+    import kreuzberg
+
+    options: dict[str, Any] = {"disable_ocr": True, "include_document_structure": True, "output_format": "plain"}
+    config = kreuzberg.ExtractionConfig(use_cache=False, enable_quality_processing=False, **options)
+    file.seek(0)
+    raw = legacy.padded(file.read()) if media_type in (DOC, XLS) else file.read()
+    try:
+        result = kreuzberg.extract_bytes_sync(raw, _EXCEL_BY_KREUZBERG.get(media_type, media_type), config)
+    except BaseException as error:  # a panic of Rust is no Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+            raise
+        words = one_line(str(error)).lower()
+        if "password" in words or "encrypted" in words:
+            raise Encrypted(LOCKED) from error
+        raise Corrupt("damaged: it cannot be read as what it claims to be") from error
+    structure: Any = result.document
+    return (list(structure["nodes"]) if structure else []), dict(result.metadata)
+
+
+def _flow(nodes: list[dict[str, Any]], allowance: Allowance) -> list[Page]:
+    """One page. Kreuzberg leaves level 1 to a title that many documents do not have."""
+    levels = [node["content"].get("level", 1) for node in nodes if node["content"]["node_type"] in ("heading", "title")]
+    draft = Draft(allowance, above=min(levels, default=1) - 1)
+    for node in nodes:
+        _write(node["content"], draft)
+    return [draft.page(1)] if draft.size else []
+
+
+def _paged(nodes: list[dict[str, Any]], said: dict[str, Any], allowance: Allowance) -> list[Page]:
+    """A page for each sheet or slide; its name is the heading, and its number counts the empty ones, too."""
+    names = said.get("sheet_names") or []
+    drafts: dict[int, Draft] = {}
+    number = 0
+    for node in nodes:
+        content = node["content"]
+        if content["node_type"] in ("heading", "slide"):
+            name = content.get("text")
+            number = names.index(name, number) + 1 if name in names[number:] else number + 1
+        if content["node_type"] != "group":
+            _write(content, drafts.setdefault(max(number, 1), Draft(allowance)))
+    return [draft.page(number) for number, draft in drafts.items() if draft.size]
+
+
+def _write(content: dict[str, Any], draft: Draft) -> None:
+    match content["node_type"]:
+        case "heading" | "title":
+            draft.heading(content.get("text", ""), content.get("level", 1))
+        case "table":
+            draft.table(_rows(content.get("grid") or {}))
+        case "list_item":
+            draft.line(f"- {content.get('text', '').strip()}" if content.get("text", "").strip() else "")
+        case "image":
+            draft.paragraph(content.get("description") or "")
+        case "slide":
+            draft.heading(content.get("title") or "", 1)
+        case "group" | "list" | "quote" | "page_break":
+            pass  # their text is in the nodes below
+        case _:
+            draft.paragraph(legacy.without_fields(content.get("text") or ""))
+
+
+def _rows(grid: dict[str, Any]) -> list[list[str]]:
+    rows: list[list[str]] = [[] for _ in range(int(grid.get("rows", 0)))]
+    for cell in grid.get("cells", ()):
+        if cell["row"] < len(rows):
+            row = rows[cell["row"]]
+            row += [""] * (cell["col"] - len(row))
+            row.append(cell["content"])
+    return rows
+
+
+def _with_missing(
+    pages: list[Page], file: BinaryIO, media_type: str, allowance: Allowance, arguments: Mapping[str, Any]
+) -> list[Page]:
+    """A page more for what the reader has left out; in a flowing text, its end."""
+    if media_type in _SWEPT:
+        missing = sweep.missing(Package(file, arguments), pages)
+    else:
+        missing = legacy.missing(file, media_type, pages)
+    draft = Draft(allowance)
+    for paragraph in missing:
+        draft.paragraph(paragraph)
+    if not draft.size:
+        return pages
+    if media_type in _PAGED or not pages:
+        return [*pages, draft.page(max((page.number for page in pages), default=0) + 1)]
+    [last] = pages
+    text = f"{last.text}\n\n{draft.page(1).text}"
+    return [Page(last.number, text, last.headings, last.tables)]
+
+
+def _title(said: dict[str, Any]) -> str:
+    title = said.get("title") or said.get("subject")
+    return one_line(title)[:1000] if isinstance(title, str) and "\\'" not in title else ""
+
+
+def _facts(said: dict[str, Any]) -> dict[str, str]:
+    facts = {ours: one_line(str(said[theirs]))[:1000] for theirs, ours in _FACTS.items() if said.get(theirs)}
+    authors = said.get("authors")
+    if isinstance(authors, list) and authors:
+        facts["author"] = one_line(", ".join(map(str, authors)))[:1000]
+    return facts
+
+
+def _reason(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> str:
+    if media_type in _ZIPPED:
+        names = [name.lower() for name in Package(file, arguments).names if "thumbnail" not in name.lower()]
+        if any(name.endswith(_PICTURES) for name in names):
+            return "no text in it: it holds only images"
+    return "no text in it: all of its sheets are empty" if media_type in _SHEETS else "no text in it: it is blank"

@@ -1,0 +1,166 @@
+"""Looks at a box while it works: memory and processor time by /proc, and the clock.
+
+Memory is what is resident, because limits of the address space break onnxruntime. Time is fair to a busy machine: what
+counts is processor time; the clock alone ends a task only after three times as long, or when the box stands still.
+A tick that comes late (this process was stopped, or its loop was busy) is not counted against the box.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.errors import ResourceLimit
+from penstock.settings.values import format_duration, format_size
+
+EVERY = 0.05
+LATE = 0.5  # of one tick's time, at most, counts
+PATIENCE = 3  # times the timeout by the clock
+MOST_PROCESSES = 64
+TICK = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What a task may use."""
+
+    memory: int
+    seconds: float
+
+
+@dataclass
+class Use:
+    """What a box and its descendants use now."""
+
+    memory: int = 0
+    cpu: float = 0.0
+    processes: int = 0
+
+
+class Vitals:
+    """The numbers of a process in /proc, by files that stay open: they are never another process's."""
+
+    def __init__(self, pid: int, *, family: bool) -> None:
+        self._pid = pid
+        self._family = family  # whether it may have children
+        self._memory = os.open(f"/proc/{pid}/statm", os.O_RDONLY)
+        self._times = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+
+    def look(self) -> Use:
+        """Nothing for one that has ended."""
+        use = Use()
+        with suppress(OSError, IndexError):
+            use.memory = _resident(os.pread(self._memory, 200, 0))
+            use.cpu = _seconds(os.pread(self._times, 2000, 0))
+            use.processes = 1
+        for pid in _descendants(self._pid) if self._family else ():
+            with suppress(OSError, IndexError):
+                use.memory += _resident(_contents(f"/proc/{pid}/statm"))
+                use.cpu += _seconds(_contents(f"/proc/{pid}/stat"))
+                use.processes += 1
+        return use
+
+    def close(self) -> None:
+        os.close(self._memory)
+        os.close(self._times)
+
+
+def _resident(statm: bytes) -> int:
+    return int(statm.split(None, 2)[1]) * PAGE
+
+
+def _seconds(stat: bytes) -> float:
+    """Its own time, and that of children that it has waited for."""
+    fields = stat.rpartition(b")")[2].split()  # a name may hold anything, also spaces and brackets
+    return sum(map(int, fields[11:15])) / TICK
+
+
+def _contents(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123  in the loop, twenty times a second
+        return file.read(2000)
+
+
+def _descendants(pid: int) -> list[int]:
+    """Orphans among them have become children of the box, which is their subreaper."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting and len(found) <= MOST_PROCESSES:
+        with suppress(OSError):
+            parent = waiting.pop()
+            for thread in os.listdir(f"/proc/{parent}/task"):  # noqa: PTH208
+                children = [int(child) for child in _contents(f"/proc/{parent}/task/{thread}/children").split()]
+                found += children
+                waiting += children
+    return found
+
+
+class Watch:
+    """Ends a task that takes too much, by calling `end` with the reason."""
+
+    def __init__(self, vitals: Vitals, allowed: Allowance, end: Callable[[ResourceLimit], None]) -> None:
+        self._vitals = vitals
+        self._allowed = allowed
+        self._end = end
+        self._loop = asyncio.get_running_loop()
+        self._cpu_before = vitals.look().cpu
+        self._at = self._loop.time()
+        self._clock = 0.0
+        self._moved = (0.0, 0.0)  # when it was last seen at work: the clock, and its processor time
+        self._paused = False
+        self._next = self._loop.call_later(EVERY, self._tick)
+
+    def pause(self) -> None:
+        """The box waits for us, not we for it."""
+        self._count()
+        self._paused = True
+
+    def resume(self) -> None:
+        self._count()
+        self._paused = False
+
+    def stop(self) -> None:
+        self._next.cancel()
+
+    def _count(self) -> None:
+        now = self._loop.time()
+        if not self._paused:
+            self._clock += min(now - self._at, LATE)
+        self._at = now
+
+    def _tick(self) -> None:
+        self._count()
+        use = self._vitals.look()
+        cpu = use.cpu - self._cpu_before
+        if cpu - self._moved[1] >= 0.05 or self._paused:
+            self._moved = (self._clock, cpu)
+        reason = self._too_much(use, cpu)
+        if reason is not None:
+            self._end(ResourceLimit(reason))
+        else:
+            self._next = self._loop.call_later(EVERY, self._tick)
+
+    def _too_much(self, use: Use, cpu: float) -> str | None:
+        timeout = self._allowed.seconds
+        if use.memory > self._allowed.memory:
+            return memory_sentence(self._allowed.memory)
+        if cpu > timeout:
+            return f"Reading it needed more than {_spoken(timeout)} of processor time (extraction.timeout)."
+        if use.processes > MOST_PROCESSES:
+            return f"Reading it started more than {MOST_PROCESSES} processes."
+        if self._clock > timeout * PATIENCE:
+            return f"Reading it took longer than {_spoken(timeout * PATIENCE)} (3 times extraction.timeout)."
+        still = self._clock - self._moved[0]
+        if self._clock > timeout and still > max(timeout / 2, 0.5):
+            return f"Reading it stood still, and was ended after {_spoken(timeout)} (extraction.timeout)."
+        return None
+
+
+def memory_sentence(memory: int) -> str:
+    return f"Reading it needed more than {format_size(memory)} of memory (extraction.memory)."
+
+
+def _spoken(seconds: float) -> str:
+    return format_duration(timedelta(seconds=round(seconds, 3)))

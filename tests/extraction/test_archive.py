@@ -1,0 +1,208 @@
+"""Members of archives: bounded, safely named, and what is missing is said."""
+
+import gzip
+import io
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import Corrupt, Encrypted, Suspicious
+from penstock.extraction.archive import members
+from penstock.extraction.membername import Names, safe_name
+from tests.extraction import made
+
+_ZIP = "application/zip"
+
+
+class Parts:
+    """Takes parts as the parent of a box does: one that breaks off is dropped."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def part(self, header: dict[str, Any], pieces: Iterable[bytes]) -> None:
+        content = b"".join(pieces)
+        assert header["name"] not in self.files
+        self.files[header["name"]] = content
+
+
+def unpack(raw: bytes, media_type: str = _ZIP, name: str = "", **limits: int) -> tuple[dict[str, bytes], list[str]]:
+    parts = Parts()
+    told = members(io.BytesIO(raw), made.arguments(name, **limits) | {"media_type": media_type}, parts)
+    assert told["members"] == len(parts.files)
+    return parts.files, [gap["reason"] for gap in told["gaps"]]
+
+
+def test_an_archive_lists_its_names() -> None:
+    reading = made.read(made.zipped({"a.txt": "x", "sub/b.txt": "y", "__MACOSX/a.txt": "z", "sub/.DS_Store": "z"}))
+    assert reading.media_type == _ZIP
+    assert made.text_of(reading) == "a.txt\nsub/b.txt"
+    assert reading.facts["members"] == "2"
+
+
+def test_members_are_sent() -> None:
+    files, gaps = unpack(made.zipped({"a.txt": "x" * 200_000, "sub/b.txt": "y", "empty": ""}))
+    assert files == {"a.txt": b"x" * 200_000, "sub/b.txt": b"y", "empty": b""}
+    assert gaps == []
+
+
+def test_an_empty_archive_has_a_reason() -> None:
+    assert "empty" in made.read(made.zipped({})).gaps[0].reason
+
+
+def test_names_lead_nowhere_else() -> None:
+    names = [
+        "../../etc/passwd",
+        "/abs",
+        "C:\\win\\x.doc",
+        "a\0b",
+        "x" * 400 + ".pdf",
+        "dup",
+        "./dup",
+        "..",
+        "\u202efdp.exe",
+    ]
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name in names:
+            entry = zipfile.ZipInfo("place")
+            entry.filename = name
+            archive.writestr(entry, name)
+    files, _ = unpack(target.getvalue())
+    found = list(files)
+    assert found[:3] == ["etc/passwd", "abs", "win/x.doc"]
+    assert found[5:] == ["dup", "dup (2)", "unnamed", "fdp.exe"]
+    assert found[4].endswith(".pdf") and len(found[4]) <= 255
+
+
+@given(st.lists(st.text(max_size=400), max_size=20))
+def test_any_names_become_safe_and_different(raw: list[str]) -> None:
+    taken = Names()
+    names = [taken.take(name) for name in raw]
+    assert len(set(names)) == len(names)
+    for name in names:
+        parts = name.split("/")
+        assert not {"", ".", ".."} & set(parts)
+        assert all(len(part.encode()) <= 262 for part in parts)
+        assert name.isprintable() or "\n" not in name
+        assert not any(ord(character) < 32 for character in name)
+
+
+def test_a_thousand_equal_names_are_quick() -> None:
+    taken = Names()
+    assert [taken.take("a.txt") for _ in range(5_000)][-1] == "a (5000).txt"
+    assert safe_name("a/../../b") == "a/b"
+
+
+def test_more_members_than_allowed_are_left_out() -> None:
+    files, gaps = unpack(made.zipped({f"{n}.txt": "x" for n in range(20)}), members=5)
+    assert len(files) == 5
+    assert "more than 5 members (limits.members)" in gaps[0]
+
+
+def test_a_member_that_is_too_large_is_left_out() -> None:
+    files, gaps = unpack(made.zipped({"big": "x" * 5_000, "small": "y"}), bytes=1_000)
+    assert files == {"small": b"y"}
+    assert gaps == ["big: larger than 1,000 bytes (limits.bytes)"]
+
+
+def test_a_bomb_is_refused_as_a_whole() -> None:
+    bomb = made.zipped({f"{n}": bytes(50_000_000) for n in range(2)})
+    with pytest.raises(Suspicious, match="zip bomb"):
+        made.read(bomb)
+    files, gaps = unpack(bomb)
+    assert not files and "zip bomb" in gaps[0]
+
+
+def test_a_member_that_lies_about_its_size_is_left_out() -> None:
+    files, gaps = unpack(made.lying_zip("a.txt", bytes(100_000_000), said=1_000))
+    assert files == {} and gaps == ["a.txt: damaged: its part 'a.txt' cannot be unpacked"]
+
+
+def test_overlapping_members_are_a_bomb() -> None:
+    raw = bytearray(made.zipped({f"{n}.txt": bytes(range(256)) * 40 for n in range(3)}))
+    end = raw.rindex(b"PK\5\6")
+    start = int.from_bytes(raw[end + 16 : end + 20], "little")
+    directory = bytes(raw[start:end])
+    raw[start:end] = directory * 20
+    end = raw.rindex(b"PK\5\6")
+    raw[end + 8 : end + 12] = (60).to_bytes(2, "little") * 2
+    raw[end + 12 : end + 16] = (len(directory) * 20).to_bytes(4, "little")
+    files, _ = unpack(bytes(raw))
+    assert len(files) == 3, "the same name again is the same member"
+
+
+def encrypted_zip(*, all_of_it: bool) -> bytes:
+    raw = bytearray(made.zipped({"secret.txt": "x"} if all_of_it else {"secret.txt": "x", "open.txt": "y"}))
+    raw[6] |= 1  # the flag in the first local header, and in the first entry of the directory
+    raw[raw.index(b"PK\1\2") + 8] |= 1
+    return bytes(raw)
+
+
+def test_encrypted_members_are_named() -> None:
+    files, gaps = unpack(encrypted_zip(all_of_it=False))
+    assert files == {"open.txt": b"y"}
+    assert gaps == ["secret.txt: encrypted: a password is needed"]
+
+
+def test_an_archive_of_encrypted_members_is_encrypted() -> None:
+    with pytest.raises(Encrypted, match="a password is needed"):
+        made.read(encrypted_zip(all_of_it=True))
+
+
+def test_a_broken_member_does_not_hide_the_others() -> None:
+    raw = bytearray(made.zipped({"bad.txt": bytes(range(256)) * 10, "good.txt": "fine"}, stored=["bad.txt"]))
+    raw[60] ^= 0xFF
+    files, gaps = unpack(bytes(raw))
+    assert files == {"good.txt": b"fine"}
+    assert gaps[0].startswith("bad.txt: damaged")
+
+
+def tarred(compress: str = "") -> bytes:
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode=f"w:{compress}") as archive:  # type: ignore[call-overload]
+        for name, content in (("a.txt", b"one"), ("sub/b.txt", b"two")):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    return target.getvalue()
+
+
+def test_tar_archives_have_members_and_no_links() -> None:
+    wanted = {"a.txt": b"one", "sub/b.txt": b"two"}
+    assert unpack(tarred(), "application/x-tar") == (wanted, [])
+    assert unpack(tarred("gz"), "application/gzip") == (wanted, [])
+    assert made.text_of(made.read(tarred("gz"))) == "a.txt\nsub/b.txt"
+
+
+def test_a_gzip_file_has_one_member() -> None:
+    raw = gzip.compress(b"words " * 100_000)
+    assert unpack(raw, "application/gzip", "notes.txt.gz") == ({"notes.txt": b"words " * 100_000}, [])
+
+
+def test_a_gzip_bomb_is_cut() -> None:
+    files, gaps = unpack(gzip.compress(bytes(100_000_000)), "application/gzip", "a.gz")
+    assert files == {} and "gzip bomb" in gaps[0]
+
+
+@pytest.mark.parametrize("cut", [100, 600])
+def test_a_broken_tar_archive_says_so(cut: int) -> None:
+    with pytest.raises(Corrupt, match="breaks off"):
+        made.read(tarred("gz")[:cut][: len(tarred("gz")) - 30])
+
+
+def test_a_mailbox_is_many_mails() -> None:
+    one = b"From: a@b.c\nTo: d@e.f\nSubject: n\n\nText\n>From here on\n\n"
+    raw = b"".join(b"From a@b.c Mon Jan  1 10:00:00 2024\n" + one for _ in range(3))
+    files, gaps = unpack(raw, "application/mbox")
+    assert list(files) == ["message 0001.eml", "message 0002.eml", "message 0003.eml"] and not gaps
+    assert files["message 0001.eml"].endswith(b"Text\nFrom here on\n\n")
+    assert made.read(raw).facts["members"] == "3"

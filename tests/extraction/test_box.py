@@ -1,0 +1,180 @@
+"""A task in a box: its result, its errors as names and sentences, its crashes."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import BinaryIO
+
+import pytest
+import uvloop
+
+from penstock.errors import Corrupt, Encrypted, ResourceLimit, Transient
+from penstock.extraction import Boxes
+from penstock.extraction.wire import plain
+from tests.extraction.boxing import document, make_boxes
+
+
+@pytest.fixture
+async def boxes() -> AsyncIterator[Boxes]:
+    async with make_boxes() as opened:
+        yield opened
+
+
+@pytest.fixture
+def file() -> Iterator[BinaryIO]:
+    with document() as opened:
+        yield opened
+
+
+async def test_a_task_gets_the_file_and_its_arguments(boxes: Boxes, file: BinaryIO) -> None:
+    answer = await boxes.call("echo", file, {"limits": {"pages": 3}, "name": "naïve.pdf"})
+    assert answer["content"] == "a document"
+    assert answer["arguments"] == {"limits": {"pages": 3}, "name": "naïve.pdf"}
+    assert answer["pid"] != os.getpid()
+
+
+async def test_the_file_is_read_from_its_beginning_and_its_position_stays(boxes: Boxes, file: BinaryIO) -> None:
+    file.seek(5)
+    answers = await asyncio.gather(*(boxes.call("echo", file, {}) for _ in range(4)))
+    assert {answer["content"] for answer in answers} == {"a document"}
+    assert file.tell() == 5
+
+
+async def test_one_child_does_one_task_after_the_other(boxes: Boxes, file: BinaryIO) -> None:
+    assert len({await boxes.call("pid", file, {}) for _ in range(20)}) == 1
+
+
+async def test_eight_calls_share_the_children(file: BinaryIO) -> None:
+    async with make_boxes(children=3) as boxes:
+        answers = await asyncio.gather(*(boxes.call("sleep", file, {"seconds": 0.1}) for _ in range(8)))
+    assert len(answers) == 8
+    assert len(set(answers)) == 3
+
+
+async def test_ocr_has_children_of_its_own(boxes: Boxes, file: BinaryIO) -> None:
+    reader, ocr = await boxes.call("pid", file, {}), await boxes.call("ocr", file, {})
+    assert reader != ocr
+    assert (await boxes.call("pid", file, {}), await boxes.call("ocr", file, {})) == (reader, ocr)
+
+
+async def test_never_more_tasks_than_children_over_both_classes(file: BinaryIO) -> None:
+    async with make_boxes(children=1) as boxes:
+        sleeping = asyncio.create_task(boxes.call("sleep", file, {"seconds": 0.3}))
+        await asyncio.sleep(0)
+        began = time.monotonic()
+        await boxes.call("ocr", file, {})
+        assert time.monotonic() - began > 0.25
+        await sleeping
+
+
+async def test_the_error_that_a_reader_raises_comes_back(boxes: Boxes, file: BinaryIO) -> None:
+    with pytest.raises(Encrypted, match=r"^encrypted: a password is needed$"):
+        await boxes.call("refuse", file, {})
+    before = await boxes.call("pid", file, {})
+    with pytest.raises(Encrypted):
+        await boxes.call("refuse", file, {})
+    assert await boxes.call("pid", file, {}) == before, "a refusal is no reason to replace the child"
+
+
+async def test_an_unexpected_error_is_a_short_sentence_without_paths(boxes: Boxes, file: BinaryIO) -> None:
+    with pytest.raises(Corrupt, match=r"^The reader failed on it: KeyError: ") as caught:
+        await boxes.call("stumble", file, {})
+    assert len(str(caught.value)) <= 300
+    assert ".secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_memory_error_is_a_limit(boxes: Boxes, file: BinaryIO) -> None:
+    with pytest.raises(ResourceLimit, match=r"extraction\.memory"):
+        await boxes.call("starve", file, {})
+
+
+async def test_a_missing_package_is_not_the_documents_fault(boxes: Boxes, file: BinaryIO) -> None:
+    with pytest.raises(Transient, match="no_such_package"):
+        await boxes.call("lack", file, {})
+
+
+async def test_a_second_crash_is_the_documents_fault(boxes: Boxes, file: BinaryIO) -> None:
+    with pytest.raises(Corrupt, match=r"^The reader crashed on it twice \(SIGSEGV\)\.$"):
+        await boxes.call("crash", file, {})
+    with pytest.raises(Corrupt, match=r"^The reader crashed on it twice \(exit code 3\)\.$"):
+        await boxes.call("leave", file, {"code": 3})
+    assert await boxes.call("pid", file, {}), "and nobody else's"
+
+
+async def test_a_crash_that_a_new_child_does_not_have_is_forgotten(boxes: Boxes, file: BinaryIO) -> None:
+    before = await boxes.call("pid", file, {})
+    await boxes.call("warm", file, {})
+    assert await boxes.call("crash_if_warm", file, {}) == "alive"
+    assert await boxes.call("pid", file, {}) != before
+
+
+async def test_a_result_of_20_mb_does_not_hold_the_loop(boxes: Boxes, file: BinaryIO) -> None:
+    await boxes.inspect()
+    longest, beating = 0.0, True
+
+    async def beat() -> None:
+        nonlocal longest
+        while beating:
+            began = time.monotonic()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.monotonic() - began)
+
+    pulse = asyncio.create_task(beat())
+    answer = await boxes.call("big", file, {"size": 20_000_000})
+    beating = False
+    await pulse
+    assert [page["number"] for page in answer["pages"]] == list(range(len(answer["pages"])))
+    assert sum(len(page["text"].encode()) for page in answer["pages"]) > 19_990_000
+    assert answer["pages"][-1]["text"].startswith("Zürich, naïve – “words”\n")
+    assert answer["empty"] == []
+    assert len(answer["single"]) > 900_000
+    assert longest < 0.25
+
+
+async def test_progress_is_told(boxes: Boxes, file: BinaryIO) -> None:
+    told: list[tuple[int, int]] = []
+    await boxes.call("count", file, {}, progress=lambda done, total: told.append((done, total)))
+    assert told == [(done, 5) for done in range(1, 6)]
+
+
+async def test_a_child_sees_nothing_of_our_environment(file: BinaryIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", "postgresql://secret")
+    async with make_boxes() as boxes:
+        seen = await boxes.call("environment", file, {})
+    assert "PENSTOCK_DATABASE_URL" not in seen["environ"]
+    assert seen["environ"].keys() <= {
+        *("LANG", "PATH", "HOME", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX"),
+        *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "TOKIO_WORKER_THREADS"),
+    }
+    assert seen["sid"], "a session of its own"
+    assert sum(1 for one in seen["fds"] if one and one.endswith(":140000")) == 1, "one socket"
+    assert sum(1 for one in seen["fds"] if one and one.endswith(":100000")) == 1, "one file"
+
+
+async def test_the_scratch_folder_is_empty_for_each_task_and_gone_in_the_end(file: BinaryIO) -> None:
+    async with make_boxes() as boxes:
+        folder, found = await boxes.call("litter", file, {})
+        assert (folder, found) == (folder, [])
+        assert await boxes.call("litter", file, {}) == [folder, []]
+        assert os.path.isdir(folder)  # noqa: PTH112
+    assert not os.path.exists(os.path.dirname(folder))  # noqa: PTH110, PTH120
+
+
+def test_it_works_on_uvloop(file: BinaryIO) -> None:
+    async def body() -> None:
+        async with make_boxes() as boxes:
+            assert (await boxes.call("echo", file, {}))["content"] == "a document"
+            assert len((await boxes.call("big", file, {"size": 3_000_000}))["pages"]) > 100
+            with pytest.raises(Corrupt, match="SIGSEGV"):
+                await boxes.call("crash", file, {})
+
+    uvloop.run(body())
+
+
+def test_a_sentence_is_one_plain_line() -> None:
+    assert plain("\n  first\tline\x1b[31m \nsecond") == "first line [31m"
+    assert plain("cannot open /var/lib/penstock/blobs/ab: no") == "cannot open …: no"
+    assert plain("and/or 3/4 of a/b") == "and/or 3/4 of a/b"
+    assert len(plain("x" * 10_000)) == 300

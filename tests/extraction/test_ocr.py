@@ -1,0 +1,181 @@
+import io
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from penstock.extraction import ocr_tesseract
+from penstock.extraction.layout import Box
+from penstock.extraction.ocr import Found, choose, compose, ocr, read_both, read_upright
+from penstock.extraction.ocr_rapid import read_lines
+from penstock.extraction.reading import decode_gap, decode_page
+from tests.extraction.papers import LIMITS, Placed, encode, one_page, picture, scan_pdf
+
+RECEIPTS = Path(__file__).parents[2].parent / "shared" / "corpus" / "ocr"
+LETTER: list[Placed] = [
+    (60, 60, 34, "Dear reader of this letter"),
+    (60, 120, 34, "the quick brown fox jumps"),
+    (60, 180, 34, "over the lazy dog again"),
+    (60, 240, 34, "and nobody knows why"),
+]
+SAID = "\n".join(text for *_, text in LETTER)
+
+
+class Listener:
+    """Hears the progress."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, int]] = []
+
+    def progress(self, done: int, total: int) -> None:
+        self.heard.append((done, total))
+
+
+def run(raw: bytes, media_type: str, pages: Sequence[int] = (1,), reply: object = None, **more: Any) -> dict[str, Any]:
+    asked = {"media_type": media_type, "pages": list(pages), "language": "en", "engine": "rapidocr", "limits": LIMITS}
+    return ocr(io.BytesIO(raw), asked | more, reply)
+
+
+def letter(size: tuple[int, int] = (620, 400)) -> Image.Image:
+    return picture(LETTER, size)
+
+
+def errors(found: str, wanted: str) -> float:
+    """Characters to insert, delete or change, in relation to what is wanted; case and kind of space do not count."""
+    one, two = " ".join(found.lower().split()), " ".join(wanted.lower().split())
+    above = list(range(len(two) + 1))
+    for row, left in enumerate(one, 1):
+        current = [row]
+        for column, right in enumerate(two, 1):
+            current.append(min(above[column] + 1, current[-1] + 1, above[column - 1] + (left != right)))
+        above = current
+    return above[-1] / len(two)
+
+
+def test_an_image_is_read_without_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("it has called somebody"))
+    answer = run(encode(letter(), "PNG"), "image/png")
+    page = decode_page(answer["pages"][0] | {"headings": [], "tables": []})
+
+    assert page.text == SAID
+    assert page.ocr is not None
+    assert page.ocr > 0.9
+    assert answer["gaps"] == []
+
+
+def test_pages_of_a_scan_are_read_by_number_with_progress() -> None:
+    raw = scan_pdf(
+        picture([(30, 30, 40, "Page one")], (300, 120)), letter(), picture([(30, 30, 40, "Page three")], (300, 120))
+    )
+    listener = Listener()
+    answer = run(raw, "application/pdf", [3, 1], listener)
+
+    assert [(page["number"], page["text"]) for page in answer["pages"]] == [(3, "Page three"), (1, "Page one")]
+    assert listener.heard == [(1, 2), (2, 2)]
+
+
+def test_columns_of_a_picture_are_read_one_after_the_other() -> None:
+    columns = [[f"{name} side line {row} has words" for row in "abcdef"] for name in ("Left", "Right")]
+    lines: list[Placed] = [
+        (40 + 480 * x, 100 + 50 * y, 26, text) for x, column in enumerate(columns) for y, text in enumerate(column)
+    ]
+    answer = run(
+        encode(picture([(250, 20, 40, "A heading over both columns"), *lines], (960, 420)), "PNG"), "image/png"
+    )
+
+    wanted = ["A heading over both columns", *columns[0], *columns[1]]
+    assert answer["pages"][0]["text"].split() == " ".join(wanted).split()
+
+
+def test_frames_of_a_tiff_and_a_damaged_one_is_a_gap() -> None:
+    frames = [picture([(30, 30, 40, f"Frame {name}")], (300, 120)) for name in ("one", "two")]
+    raw = encode(frames[0], "TIFF", save_all=True, append_images=frames[1:])
+    answer = run(raw, "image/tiff", [1, 7, 2])
+
+    assert [(page["number"], page["text"]) for page in answer["pages"]] == [(1, "Frame one"), (2, "Frame two")]
+    assert [decode_gap(gap).page for gap in answer["gaps"]] == [7]
+
+
+def test_a_page_that_cannot_be_drawn_is_a_gap_and_the_rest_goes_on() -> None:
+    raw = scan_pdf(picture([(30, 30, 40, "Page one")], (300, 120)))
+    listener = Listener()
+    answer = run(raw, "application/pdf", [2, 1], listener)
+
+    assert [page["number"] for page in answer["pages"]] == [1]
+    [gap] = answer["gaps"]
+    assert gap["page"] == 2
+    assert "cannot be drawn" in gap["reason"]
+    assert listener.heard[-1] == (2, 2)
+
+
+def test_a_page_of_a_thousand_kilometres_is_drawn_small() -> None:
+    answer = run(one_page(b"", b"0 0 m 9 9 l S", box=b"0 0 9999999 9999999"), "application/pdf")
+
+    assert answer["pages"][0]["text"] == ""
+    assert [gap["reason"] for gap in answer["gaps"]] == ["the OCR has found no text on this page"]
+
+
+@pytest.mark.parametrize("angle", [90, 180, 270])
+def test_a_turned_page_is_turned_back(angle: int) -> None:
+    found = read_upright(read_lines, letter().rotate(angle, expand=True))
+
+    assert errors(found.text, SAID) < 0.05
+
+
+def test_off_gives_a_gap_for_each_page() -> None:
+    answer = run(b"", "application/pdf", [4, 5], engine="off")
+
+    assert answer["pages"] == []
+    assert [(gap["page"], gap["reason"]) for gap in answer["gaps"]] == [
+        (4, "this page is a scan, and the OCR is off"),
+        (5, "this page is a scan, and the OCR is off"),
+    ]
+
+
+def test_a_language_that_cannot_be_read_is_told() -> None:
+    assert choose("rapidocr", "de")[1] == []
+    [gap] = choose("rapidocr", "ru")[1]
+    assert gap.page is None
+    assert "language ru" in gap.reason
+
+
+def test_tesseract_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ocr_tesseract, "FOLDERS", ())
+    [gap] = choose("tesseract", "en")[1]
+    assert "Tesseract or its data for en is not installed" in gap.reason
+    assert choose("auto", "en")[1] == []
+
+
+def test_what_tesseract_is_not_sure_of_is_read_again() -> None:
+    def unsure(_: Image.Image) -> list[Box]:
+        return [Box(0, 0, 90, 20, "Dear render", 0.4)]
+
+    def sure(_: Image.Image) -> list[Box]:
+        return [Box(0, 0, 90, 20, "read by Tesseract", 0.95)]
+
+    assert read_both(unsure, letter()).text == SAID
+    assert read_both(sure, letter()).text == "read by Tesseract"
+
+
+@pytest.mark.skipif(ocr_tesseract.data_folder("en") is None, reason="Tesseract, its data or tesserocr is not installed")
+def test_tesseract_reads_a_letter() -> None:
+    assert errors(run(encode(letter(), "PNG"), "image/png", engine="tesseract")["pages"][0]["text"], SAID) < 0.1
+
+
+def test_confidence_weighs_lines_by_their_length() -> None:
+    assert compose([Box(0, 0, 9, 9, "aaa", 1.0), Box(0, 20, 9, 29, "b", 0.2)]) == Found("aaa\n\nb", 0.8)
+    assert compose([]) == Found("", 0.0)
+
+
+@pytest.mark.skipif(not RECEIPTS.is_dir(), reason="the shared corpus is not beside the project")
+def test_receipts_are_read_with_few_errors() -> None:
+    rates = []
+    for path in sorted(RECEIPTS.glob("*.jpg"))[:3]:
+        text = run(path.read_bytes(), "image/jpeg")["pages"][0]["text"]
+        rates.append(errors(text, path.with_suffix(".txt").read_text()))
+
+    assert len(rates) == 3
+    assert sum(rates) / 3 <= 0.08, rates
