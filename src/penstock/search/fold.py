@@ -1,0 +1,80 @@
+"""Folding: what was added lately moves from the tails into the long rows and the vector indexes, by a job.
+
+It works in short transactions, can be stopped anywhere and goes on with the next call. Questions see every row once at any
+moment. One fold per collection works at a time; another call returns at once. The SQL is in fold.sql, postings.sql and
+vectors.sql.
+"""
+
+from dataclasses import dataclass
+
+from penstock.database import Database, Session, statements
+from penstock.search.postings import fold_postings, take_turn
+from penstock.search.vectors import VectorTable, open_owner, templates
+
+sql = statements(__file__)
+
+TAIL = 5_000  # chunks of a collection that may wait in the tails
+UNINDEXED_BITE = 5_000  # vectors that are moved in one transaction
+INDEXED_BITE = 50  # of them with an index, at some 2.5 ms each
+BUILD_MEMORY = "512MB"
+BUILD_LIMIT = 6 * 3600.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Foldable:
+    """A collection with much in its tails."""
+
+    collection: int
+    model: str
+    chunks: int
+
+
+async def needs_folding(database: Database, *, tail: int = TAIL) -> list[Foldable]:
+    """The collections for which a fold is worth its while. It reads only what stands in the tails."""
+    rows = await database.pool.repeat(lambda session: sql.needs_folding(session, tail=tail))
+    return [Foldable(row["collection_id"], row["model"], row["chunks"]) for row in rows]
+
+
+async def fold(database: Database, collection: int, model: str) -> int:
+    """Fold a collection's postings, and its vectors if it is large; how many rows were moved."""
+    session = await open_owner(database)
+    try:
+        if not await sql.try_alone.value(session, collection=collection):
+            return 0
+        moved = await fold_postings(database, collection)
+        chunks = await sql.live_chunks.value(session, collection=collection)
+        if chunks > database.settings.search.exact_up_to and await VectorTable(model).exists(session):
+            moved += await _fold_vectors(database, session, collection, model)
+        return moved
+    finally:
+        session.terminate()
+
+
+async def _fold_vectors(database: Database, session: Session, collection: int, model: str) -> int:
+    """All at once before there is an index, then the index; few at a time afterwards."""
+    extension = await templates.extension.first(session)
+    table = VectorTable(model, extension["schema"] if extension else "public")
+    complete = await table.statement("index_state", collection=collection).value(session)
+    moved = await _move(database, table, collection, INDEXED_BITE if complete else UNINDEXED_BITE)
+    if not complete:
+        # Without a limit of time, and with enough memory for the whole graph: past it, building is many times slower.
+        await session.execute(f"set statement_timeout = 0; set maintenance_work_mem = '{BUILD_MEMORY}'")
+        await session.execute(table.statement("drop_index", collection=collection).text, timeout=BUILD_LIMIT)
+        await session.execute(table.statement("build_index", collection=collection).text, timeout=BUILD_LIMIT)
+    return moved
+
+
+async def _move(database: Database, table: VectorTable, collection: int, bite: int) -> int:
+    versions = await database.pool.repeat(
+        lambda session: table.statement("foldable_versions")(session, collection=collection)
+    )
+    numbers = [row["version_id"] for row in versions]
+    moved = 0
+    while numbers:
+        async with database.pool.transaction() as tx:
+            await take_turn(tx, collection)
+            count = await table.statement("fold_vectors").value(tx, collection=collection, versions=numbers, most=bite)
+        moved += count
+        if count < bite:
+            break
+    return moved

@@ -1,0 +1,140 @@
+"""What search knows of a version: its chunks, their vectors, their postings. Written unseen, removed in bites.
+
+    entry = Entry.of(version=7, …)               # the work, without a connection
+    async with ctx.write() as tx:                # nobody sees it before documents.live_id names the version
+        words += await index.stage(tx, entry)
+
+Everything happens in the caller's transaction. A version is hidden from its first row on, and a trigger shows it when it
+becomes live (schema/0004_documents.sql). The SQL is in index.sql.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.database import Session, statements
+from penstock.errors import WrongState
+from penstock.search.entries import COUNT_MAX, chunk_key, pack
+from penstock.search.postings import add_postings, remove_postings, take_turn
+from penstock.search.vectors import VectorTable, vector_rows
+from penstock.search.words import vocabulary
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+sql = statements(__file__)
+
+CHUNK_COLUMNS = ("version_id", "ordinal", "page", "start", "stop", "heading", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A part of a page, as it is searched and shown."""
+
+    page: int | None
+    start: int
+    stop: int
+    heading: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A batch of passages as rows. Their ordinals follow each other from `first` on."""
+
+    version: int
+    collection: int
+    model: str
+    first: int
+    words: int
+    chunks: Sequence[tuple[Any, ...]]
+    postings: dict[str, bytes]
+    vectors: bytearray
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        version: int,
+        collection: int,
+        model: str,
+        language: str,
+        first: int,
+        passages: Sequence[Passage],
+        vectors: "NDArray[np.float32]",
+    ) -> "Entry":
+        """Some milliseconds of work for a hundred passages: to be done without a connection, best in a thread."""
+        count_words = vocabulary(language).count
+        postings: dict[str, bytearray] = {}
+        total = 0
+        for ordinal, passage in enumerate(passages, first):
+            counts = count_words(searched_text(passage.heading, passage.text))
+            words = min(sum(counts.values()), COUNT_MAX)
+            total += words
+            key = chunk_key(version, ordinal)
+            for term, count in counts.items():
+                entry = pack(key, count, words)
+                if term in postings:
+                    postings[term] += entry
+                else:
+                    postings[term] = bytearray(entry)
+        return cls(
+            version=version,
+            collection=collection,
+            model=model,
+            first=first,
+            words=total,
+            chunks=[
+                (version, ordinal, each.page, each.start, each.stop, each.heading, each.text)
+                for ordinal, each in enumerate(passages, first)
+            ],
+            # In their order: neighbours in the index are written one after the other.
+            postings={term: bytes(postings[term]) for term in sorted(postings)},
+            vectors=vector_rows(version, collection, first, vectors),
+        )
+
+
+class Index:
+    """Puts batches in, and takes versions out."""
+
+    async def stage(self, tx: Session, entry: Entry) -> int:
+        """Write a batch that nobody sees yet; the number of its words, for the tallies."""
+        await sql.hide_version.run(tx, version=entry.version, collection=entry.collection)
+        if entry.chunks:
+            await tx.copy_records_to_table(
+                "chunks", schema_name="penstock", columns=CHUNK_COLUMNS, records=entry.chunks
+            )
+            await add_postings(
+                tx,
+                version=entry.version,
+                collection=entry.collection,
+                first=entry.first,
+                chunks=len(entry.chunks),
+                postings=entry.postings,
+            )
+            await VectorTable(entry.model).copy(tx, entry.vectors)
+        return entry.words
+
+    async def clear(self, tx: Session, *, version: int, model: str, most: int = 2000) -> int:
+        """Remove some rows of a version that is not live; how many. At 0, nothing of it is left."""
+        if await sql.is_live.value(tx, version=version):
+            raise WrongState(f"Version {version} is the one that search sees: its rows cannot be removed.")
+        collection = await sql.collection_of.value(tx, version=version)
+        if collection is None:
+            return 0
+        await take_turn(tx, collection)
+        table = VectorTable(model)
+        removed = await table.remove(tx, collection, version, most) if await table.exists(tx) else 0
+        if removed < most:
+            removed += await remove_postings(tx, version, most - removed)
+        if removed < most:
+            removed += await sql.remove_chunks.value(tx, version=version, most=most - removed)
+        if removed == 0:
+            await sql.forget_version.run(tx, version=version)
+        return removed
+
+
+def searched_text(heading: str, text: str) -> str:
+    """The words by which a chunk is found; those of its heading often stand nowhere else."""
+    return f"{heading}\n{text}" if heading else text

@@ -1,0 +1,91 @@
+"""Postings: where each term is. New ones are short rows of a tail; folded ones are long rows, a few for each term.
+
+A term's entries move from the tail to its long row in one transaction, and a question reads both in one statement: it sees
+each entry once, whatever is being folded. Removing and folding in one collection take turns, by a lock of the transaction:
+otherwise an entry could move behind the back of the one who removes it. The SQL is in postings.sql.
+"""
+
+from collections.abc import Mapping
+
+from penstock.database import Database, Session, statements
+from penstock.search.entries import unpack, versions_of, without
+
+sql = statements(__file__)
+
+COLUMNS = ("collection_id", "first", "version_id", "term", "entries")
+BITE = 20_000  # rows that are folded in one transaction
+SLICE = 500  # terms that are removed in one statement
+LONG = 32_768  # bytes of a part; then the next one begins
+
+
+async def add_postings(
+    tx: Session, *, version: int, collection: int, first: int, chunks: int, postings: Mapping[str, bytes]
+) -> None:
+    """Write the postings of a batch into the tail."""
+    await sql.add_batch.run(
+        tx, version=version, collection=collection, first=first, chunks=chunks, terms=list(postings)
+    )
+    records = [(collection, first, version, term, entries) for term, entries in postings.items()]
+    await tx.copy_records_to_table("postings", schema_name="penstock", columns=COLUMNS, records=records)
+
+
+async def take_turn(tx: Session, collection: int) -> None:
+    """Wait until nobody else folds or removes in this collection; then nobody does until the caller's commit."""
+    await sql.take_turn.run(tx, collection=collection)
+
+
+async def remove_postings(tx: Session, version: int, most: int) -> int:
+    """Remove the postings of a version for about so many terms; how many terms. It is the caller's turn."""
+    removed = 0
+    while removed < most:
+        batch = await sql.next_batch.first(tx, version=version)
+        if batch is None:
+            break
+        collection = batch["collection_id"]
+        terms = batch["terms"][:SLICE]
+        where = {"collection": collection, "terms": terms}
+        # The tail first: what a fold has moved before our turn is in the long rows when we look there.
+        await sql.remove_from_tail.run(tx, **where, version=version, first=batch["first"])
+        if batch["place"] != "tail":
+            await _remove_from_folded(tx, collection, terms, version)
+        await sql.shorten_batch.run(tx, version=version, first=batch["first"], gone=len(terms))
+        removed += max(len(terms), 1)
+    return removed
+
+
+async def _remove_from_folded(tx: Session, collection: int, terms: list[str], version: int) -> None:
+    gone = versions_of([version])
+    changed = []
+    for row in await sql.folded_with(tx, collection=collection, terms=terms, version=version):
+        entries = unpack(row["entries"])
+        kept = without(entries, gone)
+        if len(kept) < len(entries):
+            changed.append((row["term"], row["part"], kept.tobytes()))
+    if changed:
+        names, parts, contents = zip(*changed, strict=True)
+        await sql.replace_folded.run(
+            tx, collection=collection, terms=list(names), parts=list(parts), contents=list(contents)
+        )
+
+
+async def fold_postings(database: Database, collection: int) -> int:
+    """Fold the tail of a collection, term by term, in short transactions; how many rows. It can be stopped anywhere."""
+    async with database.pool.transaction() as tx:
+        await take_turn(tx, collection)
+        versions = [row["version_id"] for row in await sql.begin_folding(tx, collection=collection)]
+    if not versions:
+        return 0
+    moved, after = 0, ""
+    while True:
+        async with database.pool.transaction() as tx:
+            await take_turn(tx, collection)
+            upto = await sql.end_of_bite.value(tx, collection=collection, after=after, most=BITE)
+            if upto is None:
+                break
+            moved += await sql.fold_terms.value(
+                tx, collection=collection, versions=versions, after=after, upto=upto, long=LONG
+            )
+        after = upto
+    async with database.pool.transaction() as tx:
+        await sql.end_folding.run(tx, collection=collection, versions=versions)
+    return moved

@@ -1,0 +1,167 @@
+"""Vectors: for each model a tail that is read from end to end, and a folded table with an index for each large collection.
+
+They are made when a model is first used, because the engine alone needs no pgvector. A vector has length 1, so the inner
+product is the cosine; it has two bytes a number. New vectors never go into an HNSW index within somebody's transaction (2,000
+took 5 s): a job moves them (fold.py). The SQL is in vectors.sql.
+"""
+
+import copy
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import asyncpg
+
+from penstock.database import Database, Pool, Session, Statement, statements
+from penstock.database.database import Address
+from penstock.database.migrations import grant_use
+from penstock.errors import DatabaseUnsuitable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+templates = statements(__file__)
+
+OLDEST_PGVECTOR = (0, 8)
+MODEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,40}")
+COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+COPY_TAIL = b"\xff\xff"
+
+made: WeakKeyDictionary[Pool, set[tuple[str, int]]] = WeakKeyDictionary()  # models whose tables this process has seen
+
+
+@dataclass(frozen=True)
+class VectorTable:
+    """The statements about the tables of one model."""
+
+    model: str
+    schema: str = "public"  # of pgvector
+
+    def __post_init__(self) -> None:
+        if not MODEL.fullmatch(self.model):
+            raise ValueError(f"{self.model!r} cannot be the name of a model")
+
+    def statement(self, name: str, *, collection: int | None = None, dimensions: int | None = None) -> Statement:
+        """A statement of vectors.sql with this model's names in it; they are checked words and whole numbers."""
+        statement: Statement = copy.copy(getattr(templates, name))
+        text = statement.text.replace("dimensions_number", str(int(dimensions or 0)))
+        text = text.replace("collection_number", str(int(collection or 0)))
+        text = re.sub(r"\bvectors_model(\w*)", rf'"vectors_{self.model}\1"', text)
+        text = re.sub(r"\bfolded_model(\w*)", rf'"folded_vectors_{self.model}\1"', text)
+        statement.text = text.replace("model_name", self.model).replace("vector_schema", self.schema)
+        return statement
+
+    async def exists(self, session: Session) -> bool:
+        return bool(await self.statement("exists").value(session))
+
+    async def copy(self, tx: Session, rows: bytearray) -> None:
+        """Add the rows of `vector_rows`."""
+        await tx.copy_to_table(
+            f"vectors_{self.model}",
+            schema_name="penstock",
+            columns=("version_id", "ordinal", "collection_id", "embedding"),
+            source=rows,  # type: ignore[arg-type]  # a buffer will do
+            format="binary",
+        )
+
+    async def remove(self, tx: Session, collection: int, version: int, most: int) -> int:
+        """Remove up to so many vectors of a version; how many."""
+        removed = 0
+        for step in ("remove_from_tail", "remove_from_folded"):  # in the order in which a fold moves them
+            removed += await self.statement(step).value(tx, collection=collection, version=version, most=most - removed)
+        return removed
+
+
+def vector_rows(version: int, collection: int, first: int, vectors: "NDArray[np.float32]") -> bytearray:
+    """Rows as PostgreSQL's binary COPY takes them, made at once: 20 times as fast as one by one."""
+    import numpy as np
+
+    count, dimensions = vectors.shape
+    layout = np.dtype(
+        [
+            ("fields", ">i2"),
+            ("version_size", ">i4"),
+            ("version", ">i8"),
+            ("ordinal_size", ">i4"),
+            ("ordinal", ">i4"),
+            ("collection_size", ">i4"),
+            ("collection", ">i4"),
+            ("embedding_size", ">i4"),
+            ("dimensions", ">i2"),
+            ("unused", ">i2"),
+            ("embedding", ">f2", (dimensions,)),
+        ]
+    )
+    rows = np.zeros(count, dtype=layout)
+    rows["fields"] = 4
+    rows["version_size"], rows["version"] = 8, version
+    rows["ordinal_size"], rows["ordinal"] = 4, np.arange(first, first + count)
+    rows["collection_size"], rows["collection"] = 4, collection
+    rows["embedding_size"], rows["dimensions"] = 4 + 2 * dimensions, dimensions
+    rows["embedding"] = vectors
+    return bytearray(COPY_HEAD + rows.tobytes() + COPY_TAIL)
+
+
+async def prepare_model(database: Database, model: str, dimensions: int) -> None:
+    """Make the tables of a model unless they are there; one sentence when the database cannot have them."""
+    known = made.setdefault(database.pool, set())
+    if (model, dimensions) in known:
+        return
+    table = VectorTable(model)
+    found = await database.pool.repeat(table.statement("dimensions").value)
+    if found is None:
+        await _make(database, table, dimensions)
+    elif found != dimensions:
+        raise DatabaseUnsuitable(
+            f"The vectors of the model {model!r} have {found} dimensions in this database, but the model gives {dimensions}: "
+            "give the other model a name of its own."
+        )
+    known.add((model, dimensions))
+
+
+async def open_owner(database: Database) -> Session:
+    """A session that may make tables and indexes; the caller ends it with `terminate`."""
+    owner = database.settings.database_owner_url
+    if owner is None:
+        return await database.direct("vectors")
+    return await Address(database.settings, None, owner).open_session("vectors")
+
+
+async def _make(database: Database, table: VectorTable, dimensions: int) -> None:
+    role = await database.pool.repeat(lambda session: session.fetchval("select current_user"))
+    session = await open_owner(database)
+    try:
+        async with session.transaction():
+            await templates.lock_making.run(session)
+            await templates.create_extension.run(session)
+            extension = await templates.extension.first(session)
+            _check_version(str(extension["version"]) if extension else "0")
+            there = VectorTable(table.model, extension["schema"] if extension else "public")
+            for step in ("create_tail", "create_folded"):
+                await there.statement(step, dimensions=dimensions).run(session)
+            for step in ("store_tail_in_the_row", "store_folded_in_the_row", "index_tail", "index_folded"):
+                await there.statement(step).run(session)
+            if database.settings.database_owner_url is not None:
+                await grant_use(session, role=role)
+    except (asyncpg.FeatureNotSupportedError, asyncpg.UndefinedFileError) as error:
+        raise DatabaseUnsuitable(
+            f"The PostgreSQL server has no pgvector ({error}): install pgvector 0.8 or newer on it, or leave database_url "
+            "empty to use the server that comes with Penstock."
+        ) from error
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise DatabaseUnsuitable(
+            f"The database user may not make the tables for vectors ({error}): let the owner run `create extension vector`, "
+            "or set database_owner_url to one who may."
+        ) from error
+    finally:
+        session.terminate()
+
+
+def _check_version(version: str) -> None:
+    if tuple(map(int, version.split(".")[:2])) < OLDEST_PGVECTOR:
+        raise DatabaseUnsuitable(
+            f"The database has pgvector {version}, and Penstock needs 0.8 or newer: install it and run "
+            "`alter extension vector update`."
+        )

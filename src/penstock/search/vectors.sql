@@ -1,0 +1,132 @@
+-- The tables of a model are named after it. vectors.py puts their names in place of `vectors_model` and `folded_model`, that of
+-- pgvector's schema in place of `vector_schema`, numbers in place of `collection_number` and `dimensions_number`.
+
+-- name: lock_making
+select pg_advisory_xact_lock(hashtext('penstock vectors'), 0)
+
+-- name: create_extension
+create extension if not exists vector
+
+-- name: extension
+select extversion as version, quote_ident(extnamespace::regnamespace::text) as schema from pg_extension where extname = 'vector'
+
+-- name: dimensions
+-- Of the table, if there is one.
+select atttypmod from pg_attribute where attrelid = to_regclass('penstock.vectors_model') and attname = 'embedding'
+
+-- name: create_tail
+-- The new vectors, and all of a small collection: read from one end to the other.
+create table if not exists penstock.vectors_model (
+  version_id    bigint not null,
+  ordinal       int not null,
+  collection_id int not null,
+  embedding     vector_schema.halfvec(dimensions_number) not null
+) with (autovacuum_vacuum_scale_factor = 0.1)
+
+-- name: create_folded
+-- The vectors of large collections, each with an index of its own: a question about one never walks through another.
+create table if not exists penstock.folded_model (
+  version_id    bigint not null,
+  ordinal       int not null,
+  collection_id int not null,
+  embedding     vector_schema.halfvec(dimensions_number) not null
+) with (autovacuum_vacuum_scale_factor = 0.1)
+
+-- name: store_tail_in_the_row
+alter table penstock.vectors_model alter column embedding set storage plain
+
+-- name: store_folded_in_the_row
+alter table penstock.folded_model alter column embedding set storage plain
+
+-- name: index_tail
+create index if not exists vectors_model_of_version on penstock.vectors_model (collection_id, version_id)
+
+-- name: index_folded
+create index if not exists folded_model_of_version on penstock.folded_model (collection_id, version_id)
+
+-- name: exists
+select to_regclass('penstock.vectors_model') is not null
+
+-- name: remove_from_tail
+with removed as (
+  delete from penstock.vectors_model
+  where ctid = any (array(
+    select ctid from penstock.vectors_model
+    where collection_id = :collection and version_id = :version limit :most::int
+  ))
+  returning 1
+)
+select count(*)::int from removed
+
+-- name: remove_from_folded
+with removed as (
+  delete from penstock.folded_model
+  where ctid = any (array(
+    select ctid from penstock.folded_model
+    where collection_id = :collection and version_id = :version limit :most::int
+  ))
+  returning 1
+)
+select count(*)::int from removed
+
+-- name: indexed_collections
+-- Those whose folded vectors have an index that is complete.
+select asked.id from unnest(:collections::int[]) as asked(id)
+join pg_index on indexrelid = to_regclass(format('penstock.%I', 'folded_vectors_model_name_' || asked.id)) and indisvalid
+
+-- name: nearest
+-- Every vector is looked at. The subquery keeps its rows from being sorted by an index, which would be less than exact.
+select version_id, ordinal, distance from (
+  (select version_id, ordinal, embedding operator(vector_schema.<#>) :asked::text::vector_schema.halfvec as distance
+  from penstock.vectors_model
+  where collection_id = any (:collections::int[]) and version_id <> all (:hidden::bigint[])
+    and (:allowed::bigint[] is null or version_id = any (:allowed::bigint[]))
+  offset 0)
+  union all
+  (select version_id, ordinal, embedding operator(vector_schema.<#>) :asked::text::vector_schema.halfvec as distance
+  from penstock.folded_model
+  where collection_id = any (:unindexed::int[]) and version_id <> all (:hidden::bigint[])
+    and (:allowed::bigint[] is null or version_id = any (:allowed::bigint[]))
+  offset 0)
+) as looked_at
+order by distance, version_id, ordinal limit :most::int
+
+-- name: nearest_by_index
+select version_id, ordinal, embedding operator(vector_schema.<#>) :asked::text::vector_schema.halfvec as distance
+from penstock.folded_model
+where collection_id = collection_number and version_id <> all (:hidden::bigint[])
+  and (:allowed::bigint[] is null or version_id = any (:allowed::bigint[]))
+order by embedding operator(vector_schema.<#>) :asked::text::vector_schema.halfvec limit :most::int
+
+-- name: foldable_versions
+select version_id
+from (select distinct version_id from penstock.vectors_model where collection_id = :collection) as present
+where exists (select from penstock.documents where live_id = present.version_id)
+order by version_id
+
+-- name: fold_vectors
+with moved as (
+  delete from penstock.vectors_model
+  where ctid = any (array(
+    select ctid from penstock.vectors_model
+    where collection_id = :collection and version_id = any (:versions::bigint[])
+    order by version_id limit :most::int
+  ))
+  returning version_id, ordinal, collection_id, embedding
+),
+kept as (
+  insert into penstock.folded_model (version_id, ordinal, collection_id, embedding)
+  select version_id, ordinal, collection_id, embedding from moved
+)
+select count(*)::int from moved
+
+-- name: index_state
+-- None without an index, false for one that was not finished.
+select indisvalid from pg_index where indexrelid = to_regclass('penstock.folded_model_collection_number')
+
+-- name: drop_index
+drop index concurrently if exists penstock.folded_model_collection_number
+
+-- name: build_index
+create index concurrently folded_model_collection_number on penstock.folded_model
+using hnsw (embedding vector_schema.halfvec_ip_ops) where collection_id = collection_number

@@ -1,0 +1,129 @@
+"""The words of a text as search knows them: its *terms*.
+
+Case, accents, compatibility forms (ﬁ, full width) and the endings of the collection's language make no difference. An
+apostrophe ends a word and takes a short English ending with it (`John's` is `john`, `l'homme` is `l` and `homme`). Scripts
+that write no spaces between words become single characters and pairs of neighbours; a question asks for the pairs. Nothing is
+left out as too common: how much a word counts is decided when somebody asks.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import zip_longest
+from typing import NamedTuple
+from unicodedata import category, normalize
+
+TERM_MAX = 64  # characters
+REMEMBERED = 200_000  # words of a language
+
+# Thai, Lao, Burmese, Khmer, kana, Han, Hangul (whose particles are written without a space)
+UNSPACED = (
+    "\u0e01-\u0e3e\u0e40-\u0e4e\u0e81-\u0ece\u1000-\u1049\u1050-\u109f\u1100-\u11ff\u1780-\u17d3\u3005-\u3007\u3041-\u309f"
+    "\u30a1-\u30fa\u30fc-\u30ff\u3131-\u318e\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff"
+    "\uff66-\uffdc\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+ENDING = r"(?:['’](?:[sStTdDmM]|ll|LL|re|RE|ve|VE)(?![^\W_]))?"
+ASCII_WORD = re.compile(r"[A-Za-z0-9]+" + ENDING)
+RUN = re.compile(f"[{UNSPACED}]")
+MIXED = re.compile(f"([{UNSPACED}]+)|[^{UNSPACED}]+")
+ACCENTLESS = ("english", "en", "porter")  # their stemmers know no accents; those of the others need them
+ACCENTS = re.compile(r"[\u0300-\u036f]+")
+
+
+class Word(NamedTuple):
+    """A term and where in the text it stands."""
+
+    term: str
+    start: int
+    stop: int
+
+
+class Vocabulary:
+    """The terms of one language."""
+
+    def __init__(self, language: str) -> None:
+        self._stem = _stemmer(language)
+        self._accentless = language in ACCENTLESS
+        self._known: dict[str, str] = {}
+
+    def count(self, text: str) -> Counter[str]:
+        """How often each term is in the text."""
+        if text.isascii():
+            return Counter(map(self.term, ASCII_WORD.findall(text)))
+        words = _any_word().findall(text)
+        unspaced = [word for word in words if not word.isascii() and RUN.search(word)]
+        if not unspaced:
+            return Counter(map(self.term, words))
+        return Counter(word.term for word in self.split(text))
+
+    def split(self, text: str) -> Iterator[Word]:
+        """Each word with its place, in the order of the text; a pair of characters comes after the first of them."""
+        pattern = ASCII_WORD if text.isascii() else _any_word()
+        for found in pattern.finditer(text):
+            if found[0].isascii() or not RUN.search(found[0]):
+                yield Word(self.term(found[0]), found.start(), found.end())
+            else:
+                yield from self._split_run(found[0], found.start())
+
+    def _split_run(self, text: str, start: int) -> Iterator[Word]:
+        for found in MIXED.finditer(text):
+            if found[1] is None:
+                yield Word(self.term(found[0]), start + found.start(), start + found.end())
+                continue
+            plain = [normalize("NFKC", character).casefold() for character in found[0]]
+            for place, (character, following) in enumerate(zip_longest(plain, plain[1:]), start + found.start()):
+                yield Word(character, place, place + 1)
+                if following is not None:
+                    yield Word(character + following, place, place + 2)
+
+    def ask(self, text: str) -> list[str]:
+        """The terms that a question asks for, each once, in their order: of a run of characters only the pairs."""
+        words = list(self.split(text))
+        paired = {place for word in words if word.stop - word.start == 2 for place in (word.start, word.start + 1)}
+        return list(
+            dict.fromkeys(word.term for word in words if word.stop - word.start > 1 or word.start not in paired)
+        )
+
+    def term(self, word: str) -> str:
+        known = self._known.get(word)
+        if known is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            known = self._known[word] = self._make(word)
+        return known
+
+    def _make(self, word: str) -> str:
+        plain = re.split("['’]", normalize("NFKC", word).casefold())[0]
+        if self._accentless:
+            plain = _without_accents(plain)
+        return _without_accents(self._stem(plain))[:TERM_MAX]
+
+
+@cache
+def vocabulary(language: str) -> Vocabulary:
+    """The one of this process; a language that has no stemmer keeps its endings."""
+    return Vocabulary(language)
+
+
+def _stemmer(language: str) -> Callable[[str], str]:
+    import Stemmer  # type: ignore[import-not-found]
+
+    try:
+        stemmer = Stemmer.Stemmer(language, 0)  # without a cache: ours has the whole way from word to term
+    except KeyError:
+        return str
+    return lambda word: str(stemmer.stemWord(word))
+
+
+def _without_accents(word: str) -> str:
+    if word.isascii():
+        return word
+    return normalize("NFC", ACCENTS.sub("", normalize("NFKD", word))) or word
+
+
+@cache
+def _any_word() -> re.Pattern[str]:
+    """Letters and digits with the marks that belong to them, at which `\\w` alone would cut."""
+    marks = "".join(chr(code) for code in range(0x300, 0x1F000) if category(chr(code))[0] == "M")
+    return re.compile(rf"[^\W_]+(?:[{marks}]+[^\W_]*)*{ENDING}")
