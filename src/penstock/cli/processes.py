@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from signal import SIGTERM
 from typing import Annotated
 
@@ -12,7 +12,7 @@ import typer
 from penstock.cli.asking import duration
 from penstock.cli.importing import import_app
 from penstock.cli.running import Stop, run_until_stopped
-from penstock.database import Database, open_database
+from penstock.database import Database
 from penstock.engine import Penstock
 from penstock.engine.worker import Worker
 from penstock.errors import BadSetting
@@ -31,6 +31,7 @@ def api(
     with_parent: WithParent = False,
 ) -> None:
     """Serve the HTTP API."""
+    from penstock.pipelines import Product
     from penstock.web import listen, make_app, serve
 
     settings = load_settings(api__host=host, api__port=port).settings
@@ -39,9 +40,9 @@ def api(
     )
 
     async def main(stop: Stop) -> int:
-        async with open_database(settings, role="api", progress=log.info) as database:
+        async with Product(role="api", api__host=host, api__port=port) as product:
             log.info("listening", url="http://{}:{}".format(*listener.getsockname()[:2]))
-            await serve(make_app(database), listener, stop.requested)
+            await serve(make_app(product), listener, stop.requested)
         return 0
 
     raise typer.Exit(run_until_stopped(settings, main, with_parent=with_parent))
@@ -49,10 +50,10 @@ def api(
 
 def worker(
     place: Annotated[
-        str, typer.Argument(metavar="[MODULE:APP]", help="The application whose jobs to run, e.g. shop.jobs:app.")
+        str, typer.Argument(metavar="[MODULE:APP]", help="The application whose jobs to run, e.g. shop.jobs:app; without it, documents.")
     ] = "",
     concurrency: Annotated[
-        int | None, typer.Option(min=1, max=100_000, help="Jobs at the same time, per queue.", show_default="100")
+        int | None, typer.Option(min=1, max=100_000, help="Jobs at the same time, per queue.", show_default="100; for documents, by the processors")
     ] = None,
     queues: Annotated[str, typer.Option(help="Only these queues, each with its own number: cpu=2,llm=50.")] = "",
     drain: Annotated[str, typer.Option(help="How long running jobs may go on after SIGTERM.")] = "20s",
@@ -62,22 +63,29 @@ def worker(
     with_parent: WithParent = False,
 ) -> None:
     """Work on jobs until stopped: SIGTERM lets running jobs end, SIGINT gives them back at once."""
-    app = import_app(place) if place else Penstock()
+    app, opened, usual = _served(place)
     app.role = "worker"
-    slots = _slots(app, concurrency, queues)
+    slots = _slots(app, concurrency, queues) or usual
     patience = duration("--drain", drain)
-    settings = app.settings
     listener = _listen(port)
 
     async def main(stop: Stop) -> int:
-        async with app:
-            if app.kinds:
-                await _work(app, app.worker(concurrency=slots, drain=patience), stop, listener)
-            else:
-                await _serve_nothing(app, stop, listener)
+        async with opened:
+            await _work(app, app.worker(concurrency=slots, drain=patience), stop, listener)
         return 0
 
-    raise typer.Exit(run_until_stopped(settings, main, with_parent=with_parent))
+    raise typer.Exit(run_until_stopped(app.settings, main, with_parent=with_parent))
+
+
+def _served(place: str) -> tuple[Penstock, AbstractAsyncContextManager[object], int | dict[str, int]]:
+    """The application whose jobs to run, what to open for it, and its usual slots; without a name, the product's own."""
+    if place:
+        app = import_app(place)
+        return app, app, 100
+    from penstock.pipelines import Product
+
+    product = Product(role="worker")
+    return product.app, product, product.slots
 
 
 async def _work(app: Penstock, worker: Worker, stop: Stop, listener: socket.socket | None) -> None:
@@ -97,15 +105,9 @@ async def _work(app: Penstock, worker: Worker, stop: Stop, listener: socket.sock
         passing.cancel()
 
 
-async def _serve_nothing(app: Penstock, stop: Stop, listener: socket.socket | None) -> None:
-    log.info("worker started; it serves nothing yet: name an application, as in penstock worker shop.jobs:app")
-    async with _port(listener, app.database, None):
-        await stop.requested.wait()
-
-
-def _slots(app: Penstock, concurrency: int | None, queues: str) -> int | dict[str, int]:
+def _slots(app: Penstock, concurrency: int | None, queues: str) -> int | dict[str, int] | None:
     if not queues:
-        return concurrency or 100
+        return concurrency
     if concurrency is not None:
         raise BadSetting("Use --concurrency for all queues or --queues for some, not both.")
     slots = {}
@@ -129,7 +131,7 @@ def _listen(port: int | None) -> socket.socket | None:
 
 
 @asynccontextmanager
-async def _port(listener: socket.socket | None, database: Database, worker: Worker | None) -> AsyncIterator[None]:
+async def _port(listener: socket.socket | None, database: Database, worker: Worker) -> AsyncIterator[None]:
     if listener is None:
         yield
         return

@@ -8,12 +8,15 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import json
 import socket
 from collections.abc import Iterator
 
 import psutil
 import uvicorn
 from fastapi import FastAPI
+from typing_extensions import override
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from penstock.errors import BadSetting, PortTaken
 
@@ -33,6 +36,8 @@ def listen(host: str, port: int) -> socket.socket:
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
             raise PortTaken(_taken_sentence(error, port)) from error
         raise BadSetting(f"Cannot listen on {host}:{port} ({error.strerror}): check api.host and api.port.") from error
+    # Connections inherit it. asyncio does not set it by itself here, and each answer would wait 40 ms for an acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listener.set_inheritable(True)
     return listener
 
@@ -45,14 +50,17 @@ def is_loopback(host: str) -> bool:
 
 
 async def serve(app: FastAPI, listener: socket.socket, stopping: asyncio.Event) -> None:
-    """Answer requests until `stopping` is set; then finish those under way."""
+    """Answer requests until `stopping` is set; then finish those under way, and end streams that have no end."""
     server = _Server(
         uvicorn.Config(
             app,
+            http=_Protocol,
             log_config=None,
             log_level="warning",
             access_log=False,
             lifespan="off",
+            proxy_headers=False,
+            server_header=False,
             timeout_graceful_shutdown=2,
             ws="none",
         )
@@ -61,6 +69,8 @@ async def serve(app: FastAPI, listener: socket.socket, stopping: asyncio.Event) 
     stopped = asyncio.create_task(stopping.wait())
     await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
+    if (changes := getattr(app.state, "changes", None)) is not None:
+        changes.stop()
     stopped.cancel()
     await serving
 
@@ -71,6 +81,19 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _Protocol(HttpToolsProtocol):
+    """What is no HTTP is refused in the form of all other errors."""
+
+    @override
+    def send_400_response(self, msg: str) -> None:
+        body = json.dumps({"type": "about:blank", "title": "Bad Request", "status": 400, "detail": msg}).encode()
+        self.transport.write(
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\nconnection: close\r\n"
+            b"content-length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        self.transport.close()
 
 
 def _taken_sentence(error: OSError, port: int) -> str:

@@ -1,0 +1,253 @@
+"""A document's way: read → OCR → unpack → chunk → embed → index → ready.
+
+Reading and OCR happen in boxes. No connection is held during any of it. What is large is written in fenced batches that
+nobody sees; the last batch, the pages, the members and the flip to the new version are one transaction with the job's end.
+OCR is the only costly part, so it alone is kept: a few pages as a step, a long scan as children with results of their own.
+What cannot be read raises: the job dies with the reason, and the document follows it (schema/0004_documents.sql).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from penstock.blobs import Store, Stored
+from penstock.documents import Announcer, Work, add_members, keep_pages, load_work, publish
+from penstock.engine import Context, Kind, Penstock
+from penstock.engine import Gap as ChildGap
+from penstock.errors import ResourceLimit, Unreadable
+from penstock.extraction import Boxes
+from penstock.extraction.chunk import Chunk, split
+from penstock.extraction.reading import Gap, Page, Reading, decode_gap, decode_page
+from penstock.models import Models
+from penstock.search import Entry, Index, Passage, prepare_model
+
+LARGE = 2**20  # bytes of a file whose reading is worth keeping for another attempt
+AT_ONCE = 4  # scanned pages that are read here; more of them are spread over the fleet
+RANGE = 8  # pages of one child of a long scan
+BATCH = 400  # chunks that are embedded and written together
+PAGES_BATCH = 2_000_000  # characters of pages that are written together
+MARKED_UP = ("text/html", "text/markdown", "application/x-ipynb+json")
+
+
+@dataclass
+class Gathered:
+    """What has been read so far."""
+
+    pages: list[Page]
+    gaps: list[Gap]
+    members: list[tuple[str, Stored]] = field(default_factory=list)
+
+
+class Preparing:
+    """The handlers of documents, with what they share."""
+
+    ocr_call: Kind
+
+    def __init__(self, app: Penstock, store: Store, boxes: Boxes, models: Models, announcer: Announcer) -> None:
+        self._app = app
+        self._store = store
+        self._boxes = boxes
+        self._models = models
+        self._announcer = announcer
+        self._index = Index()
+
+    async def prepare_document(self, ctx: Context, document: int, version: int) -> None:
+        """Make one version of a document searchable."""
+        work = await self._load(document, version)
+        if work is None:  # deleted, or a newer version has come: that one has a job of its own
+            return
+        async with self._store.open(work.blob_key) as file:
+            reading = await self._read(ctx, work, file)
+            gathered = Gathered(list(reading.pages), list(reading.gaps))
+            if reading.scanned:
+                await self._read_scans(ctx, work, reading, file, gathered)
+            if reading.facts.get("members", "0") != "0":
+                await self._unpack(ctx, work, reading, file, gathered)
+        ctx.enter("chunk")
+        chunks = await asyncio.to_thread(
+            split,
+            gathered.pages,
+            size=work.chunk_size,
+            overlap=work.chunk_overlap,
+            structured=reading.media_type in MARKED_UP,
+        )
+        if not chunks and not gathered.gaps:
+            gathered.gaps.append(Gap(None, "There is no text in it."))
+        await self._write(ctx, work, reading, gathered, chunks)
+        self._announcer.tell()
+
+    async def ocr_pages(self, ctx: Context, document: int, version: int, media_type: str, pages: list[int]) -> Any:
+        """Read some pages of a long scan."""
+        work = await self._load(document, version)
+        if work is None:
+            return {"pages": [], "gaps": []}
+        async with self._store.open(work.blob_key) as file:
+            return await self._ocr(ctx, work, media_type, pages, file)
+
+    async def _load(self, document: int, version: int) -> Work | None:
+        return await self._app.database.pool.repeat(lambda session: load_work(session, document, version))
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    async def _read(self, ctx: Context, work: Work, file: BinaryIO) -> Reading:
+        async def read() -> Any:
+            return await self._boxes.call("read", file, self._arguments(name=work.name), name=work.name)
+
+        if work.size < LARGE:
+            ctx.enter("read")
+            return Reading.decode(await read())
+        return Reading.decode(await ctx.step("read", read, pure=True))
+
+    def _arguments(self, **more: Any) -> dict[str, Any]:
+        return {"limits": self._app.settings.limits.model_dump(), **more}
+
+    async def _read_scans(self, ctx: Context, work: Work, reading: Reading, file: BinaryIO, gathered: Gathered) -> None:
+        """Pages that only OCR can read; each that cannot be read is a gap, and the others go on."""
+        results: list[Any]
+        if len(reading.scanned) <= AT_ONCE:
+
+            async def ocr(pages: list[int]) -> Any:
+                return await self._ocr(ctx, work, reading.media_type, pages, file)
+
+            results = [await ctx.step("ocr", ocr, list(reading.scanned))]
+        else:
+            ranges = [list(reading.scanned[first : first + RANGE]) for first in range(0, len(reading.scanned), RANGE)]
+            calls = [
+                self.ocr_call(document=work.document, version=work.version, media_type=reading.media_type, pages=pages)
+                for pages in ranges
+            ]
+            results = await ctx.map("ocr", calls, gaps="allow")
+            for pages, result in zip(ranges, results, strict=True):
+                if isinstance(result, ChildGap):
+                    gathered.gaps += [Gap(page, f"The page was not read: {result.reason}") for page in pages]
+        for result in results:
+            if not isinstance(result, ChildGap):
+                gathered.pages += [decode_page(page) for page in result["pages"]]
+                gathered.gaps += [decode_gap(gap) for gap in result["gaps"]]
+        gathered.pages.sort(key=lambda page: page.number)
+
+    async def _ocr(self, ctx: Context, work: Work, media_type: str, pages: list[int], file: BinaryIO) -> Any:
+        """Page by page: one that a child dies of takes no other with it."""
+        found: dict[str, list[Any]] = {"pages": [], "gaps": []}
+        for done, number in enumerate(pages):
+            await ctx.progress(done, len(pages), f"page {number}")
+            arguments = self._arguments(
+                media_type=media_type,
+                pages=[number],
+                language=work.ocr_language,
+                engine=self._app.settings.extraction.ocr,
+            )
+            try:
+                result = await self._ocr_once_more(file, arguments, work.name)
+            except (ResourceLimit, Unreadable) as error:
+                found["gaps"].append({"page": number, "reason": str(error)})
+                continue
+            found["pages"] += result["pages"]
+            found["gaps"] += result["gaps"]
+        return found
+
+    async def _ocr_once_more(self, file: BinaryIO, arguments: dict[str, Any], name: str) -> Any:
+        """A page that was too much once may have met a machine in trouble; twice, it is the page."""
+        try:
+            return await self._boxes.call("ocr", file, arguments, name=name)
+        except ResourceLimit:
+            return await self._boxes.call("ocr", file, arguments, name=name)
+
+    async def _unpack(self, ctx: Context, work: Work, reading: Reading, file: BinaryIO, gathered: Gathered) -> None:
+        """What is attached or packed becomes blobs here, and documents in the transaction that finishes this one."""
+        limits = self._app.settings.limits
+        if work.depth >= limits.depth:
+            reason = (
+                f"What is inside was not unpacked: it is {work.depth} levels deep, and limits.depth is {limits.depth}."
+            )
+            gathered.gaps.append(Gap(None, reason))
+            return
+        ctx.enter("unpack")
+
+        async def sink(header: dict[str, Any], pieces: AsyncIterator[bytes]) -> None:
+            stored = await self._store.write(pieces, most=limits.bytes)
+            gathered.members.append((str(header["name"]), stored))
+
+        arguments = self._arguments(media_type=reading.media_type, name=work.name)
+        result = await self._boxes.call("members", file, arguments, name=work.name, sink=sink)
+        gathered.gaps += [decode_gap(gap) for gap in result["gaps"]]
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    async def _write(
+        self, ctx: Context, work: Work, reading: Reading, gathered: Gathered, chunks: Sequence[Chunk]
+    ) -> None:
+        """All but the last batch go out ahead, fenced and invisible; the rest is the end of the job."""
+        model = self._models.open(work.model)
+        await prepare_model(self._app.database, model.name, model.dimensions)
+        if ctx.attempt > 1:
+            await self._clear(ctx, work)
+        batches = [chunks[first : first + BATCH] for first in range(0, len(chunks), BATCH)]
+        words = 0
+        for number, batch in enumerate(batches[:-1]):
+            await ctx.progress(number * BATCH, len(chunks), "chunks")
+            entries = await self._embed(ctx, work, batch, number * BATCH)
+            ctx.enter("index")
+            async with ctx.write() as tx:
+                words += await self._index.stage(tx, entries)
+        pages = gathered.pages
+        while sum(len(page.text) for page in pages) > PAGES_BATCH and len(pages) > 1:
+            part, pages = _cut(pages)
+            async with ctx.write() as tx:
+                await keep_pages(tx, work.version, part)
+        last = await self._embed(ctx, work, batches[-1], BATCH * (len(batches) - 1)) if batches else None
+        ctx.enter("index")
+        async with ctx.finish() as tx:
+            await keep_pages(tx, work.version, pages)
+            if last is not None:
+                words += await self._index.stage(tx, last)
+            published = await publish(
+                tx,
+                work,
+                media_type=reading.media_type,
+                title=reading.title,
+                facts=dict(reading.facts),
+                pages=len(gathered.pages),
+                chunks=len(chunks),
+                words=words,
+                gaps=[{"page": gap.page, "reason": gap.reason} for gap in gathered.gaps],
+            )
+            if published and gathered.members:
+                await add_members(tx, self._app, work, gathered.members)
+
+    async def _embed(self, ctx: Context, work: Work, batch: Sequence[Chunk], first: int) -> Entry:
+        ctx.enter("embed")
+        passages = [Passage(chunk.page, chunk.start, chunk.stop, chunk.heading, chunk.text) for chunk in batch]
+        vectors = await self._models.open(work.model).embed([_with_heading(chunk) for chunk in batch])
+        return await asyncio.to_thread(
+            Entry.of,
+            version=work.version,
+            collection=work.collection,
+            model=work.model,
+            language=work.search_language,
+            first=first,
+            passages=passages,
+            vectors=vectors,
+        )
+
+    async def _clear(self, ctx: Context, work: Work) -> None:
+        """An earlier attempt may have written some batches of this version."""
+        while True:
+            async with ctx.write() as tx:
+                if not await self._index.clear(tx, version=work.version, model=work.model):
+                    return
+
+
+def _with_heading(chunk: Chunk) -> str:
+    """What a part is about often stands only in its heading."""
+    return f"{chunk.heading}\n{chunk.text}" if chunk.heading else chunk.text
+
+
+def _cut(pages: list[Page]) -> tuple[list[Page], list[Page]]:
+    size = 0
+    for number, page in enumerate(pages):
+        size += len(page.text)
+        if size > PAGES_BATCH:
+            return pages[: max(number, 1)], pages[max(number, 1) :]
+    return pages, []

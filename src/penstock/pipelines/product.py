@@ -1,0 +1,65 @@
+"""Penstock as a product: the engine with the kinds of jobs that make documents searchable, and what those need.
+
+    async with Product(role="worker") as product:
+        await product.intake.accept(upload)
+        await product.app.work(concurrency=product.slots)
+
+Opening it starts no child processes and loads no models: those come with the first document.
+"""
+
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.blobs import Store, open_store
+from penstock.documents import Announcer, Intake
+from penstock.engine import Penstock
+from penstock.extraction import Boxes
+from penstock.models import Models
+from penstock.pipelines.document import Preparing
+from penstock.pipelines.upkeep import Upkeep
+from penstock.settings import Settings
+
+QUEUE = "documents"
+UPKEEP_QUEUE = "upkeep"
+
+
+class Product:
+    """What the API, the worker and the commands open."""
+
+    def __init__(self, *, role: str = "app", **settings: Any) -> None:
+        self.app = Penstock(role=role, **settings)
+        self.models = Models()
+        self.boxes = Boxes(self.settings)
+        self.store: Store = open_store(self.settings)
+        self.announcer = Announcer(self.app)
+        self.intake = Intake(self.app, self.store)
+        preparing = Preparing(self.app, self.store, self.boxes, self.models, self.announcer)
+        limits = self.settings.limits
+        self.app.job(queue=QUEUE, timeout="1h", retries=3, depth=limits.waiting)(preparing.prepare_document)
+        self.app.job(queue=QUEUE, timeout="15m", retries=3)(preparing.ocr_pages)
+        preparing.ocr_call = self.app.kinds["ocr_pages"]
+        upkeep = Upkeep(self.app, self.store, self.models)
+        self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(upkeep.tidy_documents)
+        self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=3)(upkeep.fold_vectors)
+        upkeep.fold_call = self.app.kinds["fold_vectors"]
+        self.app.schedule("tidy-documents", "every 1m", self.app.kinds["tidy_documents"](), overlap="skip")
+
+    @property
+    def settings(self) -> Settings:
+        return self.app.settings
+
+    @property
+    def slots(self) -> dict[str, int]:
+        """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
+        return {QUEUE: 2 * self.settings.extraction.children + 2, UPKEEP_QUEUE: 2}
+
+    async def __aenter__(self) -> Self:
+        await self.app.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.boxes.close()
+        await self.announcer.close()
+        await self.app.__aexit__(kind, error, trace)

@@ -1,0 +1,44 @@
+"""What keeps documents tidy, by a schedule and in bounded bites: no bite is long, and the next one comes within a minute.
+
+Old versions' chunks, bytes that belong to nobody, counts that can be added up, answers that nobody will ask for again, and
+collections whose vectors deserve an index.
+"""
+
+from penstock.blobs import Store
+from penstock.documents import clear_old_versions, collect_blobs, compact_tallies, sweep_answers
+from penstock.engine import Context, Kind, Penstock
+from penstock.models import Models
+from penstock.search import Index, fold, needs_folding
+
+
+class Upkeep:
+    """The handlers that clean up."""
+
+    fold_call: Kind
+
+    def __init__(self, app: Penstock, store: Store, models: Models) -> None:
+        self._app = app
+        self._store = store
+        self._models = models
+        self._index = Index()
+
+    async def tidy_documents(self, ctx: Context) -> dict[str, int]:
+        """One bite of everything; what was done, for the history."""
+        database = self._app.database
+        done = {
+            "versions": await clear_old_versions(database, self._index.clear),
+            "tallies": await compact_tallies(database),
+            "answers": await sweep_answers(database),
+            "blobs": await collect_blobs(database, self._store, database.settings.blobs.collect_after),
+        }
+        for each in await needs_folding(database):
+            await self._app.enqueue(
+                self.fold_call(collection=each.collection, model=each.model),
+                unique=f"fold {each.collection} {each.model}",
+                share="_system",
+            )
+        return done
+
+    async def fold_vectors(self, ctx: Context, collection: int, model: str) -> int:
+        """Move new vectors of a large collection into its index; how many."""
+        return await fold(self._app.database, collection, model)

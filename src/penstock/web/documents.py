@@ -1,0 +1,209 @@
+"""`/api/documents`: list, show, read, explain, retry, cancel, delete. How they come in is in uploads.py."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from penstock import documents
+from penstock.documents.naming import check_document_name
+from penstock.errors import NotFound
+from penstock.web.paging import AfterNumber, Limit, Page, cut
+from penstock.web.parameters import CollectionName, DocumentId, Open
+from penstock.web.problems import RESPONSES
+
+routes = APIRouter(prefix="/api/documents", tags=["documents"], responses=RESPONSES)
+named = APIRouter(prefix="/api/collections/{collection}/documents", tags=["documents"], responses=RESPONSES)
+
+State = Literal["queued", "processing", "ready", "failed", "deleted"]
+
+
+class Shown(BaseModel):
+    """Made from an object of the same fields."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class DocumentShown(BaseModel):
+    """A document, and how far it is. Title, pages, chunks and gaps are those of the version that search sees."""
+
+    id: int
+    collection: str
+    name: str
+    status: State
+    step: str | None = Field(description="processing: what is done with it now.")
+    progress: dict[str, Any] | None = Field(description="processing: done, total, note.")
+    attempt: int | None
+    error: dict[str, Any] | None = Field(description="failed: class, message, step.")
+    version: int = Field(description="The newest version that was accepted.")
+    live_version: int | None = Field(description="The version that search sees.")
+    media_type: str | None = Field(description="By its content, not by its name; null until it was read.")
+    size: int
+    digest: str = Field(description="SHA-256 of its bytes.")
+    title: str | None
+    pages: int | None
+    chunks: int | None
+    words: int | None
+    gaps: list[dict[str, Any]] = Field(description="What is missing in a ready document, and why.")
+    facts: dict[str, Any] = Field(description="Author, dates and the like, as the file says.")
+    metadata: dict[str, Any]
+    uploaded_by: str
+    parent: int | None = Field(description="The mail or archive that it came in.")
+    depth: int
+    job: int | None
+    created_at: datetime
+    accepted_at: datetime
+    changed_at: datetime
+    prepared_at: datetime | None
+    deleted_at: datetime | None
+
+    @classmethod
+    def of(cls, document: documents.Document) -> Self:
+        return cls.model_validate(document.answer())
+
+
+class PageShown(Shown):
+    """The text of a page."""
+
+    number: int
+    text: str
+    ocr: float | None = Field(description="How sure the OCR was, from 0 to 1; null where it was not needed.")
+
+
+class ChunkShown(Shown):
+    """A part that search finds."""
+
+    number: int = Field(description="From 0 on.")
+    page: int | None
+    start: int
+    stop: int
+    heading: str
+    text: str
+
+
+class EventShown(Shown):
+    """Something that happened to a document."""
+
+    id: int
+    at: datetime
+    event: str
+    details: dict[str, Any]
+
+
+class Why(Shown):
+    """Why a document is where it is."""
+
+    sentence: str
+    state: str
+    because: str
+    evidence: dict[str, Any]
+
+
+@routes.get("")
+async def list_documents(
+    product: Open,
+    *,
+    collection: Annotated[str | None, Query(description="Only of this collection.")] = None,
+    status: Annotated[State | None, Query(description="Only in this status; deleted ones are listed only so.")] = None,
+    parent: Annotated[int | None, Query(ge=1, lt=2**63, description="Only members of this one.")] = None,
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+) -> Page[DocumentShown, int]:
+    """Documents by number."""
+    found = await documents.list_documents(
+        product.app, collection=collection, status=status, parent=parent, after=after, most=limit + 1
+    )
+    return cut([DocumentShown.of(each) for each in found], limit, lambda each: each.id)
+
+
+@routes.get("/{id}")
+async def show_document(product: Open, id: DocumentId) -> DocumentShown:  # noqa: A002
+    """One document."""
+    return DocumentShown.of(await documents.show_document(product.app, id))
+
+
+@named.get("/{name:path}")
+async def find_document(product: Open, collection: CollectionName, name: str) -> DocumentShown:
+    """One document, by its name."""
+    name = check_document_name(name)
+    found = await documents.find_document(product.app, f"{collection}/{name}")
+    if (found.collection, found.name) != (collection, name):  # a name may have slashes itself
+        raise NotFound(f"There is no document {name} in the collection {collection}.")
+    return DocumentShown.of(found)
+
+
+@routes.get("/{id}/text", response_class=StreamingResponse, responses={200: {"content": {"text/plain": {}}}})
+async def read_text(product: Open, id: DocumentId) -> StreamingResponse:  # noqa: A002
+    """The whole text of the version that search sees."""
+    rest = documents.read_text(product.app, id)
+    first = await anext(rest, "")  # before the answer begins: later an error could not be told any more
+
+    async def pieces() -> AsyncIterator[str]:
+        yield first
+        async for piece in rest:
+            yield piece
+
+    return StreamingResponse(pieces(), media_type="text/plain; charset=utf-8")
+
+
+@routes.get("/{id}/pages")
+async def list_pages(
+    product: Open,
+    id: DocumentId,  # noqa: A002
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+) -> Page[PageShown, int]:
+    """The text page by page."""
+    found = await documents.list_pages(product.app, id, after=after, most=limit + 1)
+    return cut([PageShown.model_validate(each) for each in found], limit, lambda each: each.number)
+
+
+@routes.get("/{id}/chunks")
+async def list_chunks(
+    product: Open,
+    id: DocumentId,  # noqa: A002
+    after: AfterNumber = -1,
+    limit: Limit = 100,
+) -> Page[ChunkShown, int]:
+    """The parts that search finds, in their order."""
+    found = await documents.list_chunks(product.app, id, after=after, most=limit + 1)
+    return cut([ChunkShown.model_validate(each) for each in found], limit, lambda each: each.number)
+
+
+@routes.get("/{id}/why")
+async def explain_document(product: Open, id: DocumentId) -> Why:  # noqa: A002
+    """Why it is where it is: one sentence, and the evidence."""
+    return Why.model_validate(await documents.explain_document(product.app, id))
+
+
+@routes.get("/{id}/history")
+async def show_history(product: Open, id: DocumentId) -> list[EventShown]:  # noqa: A002
+    """What happened to it, the oldest first."""
+    return [EventShown.model_validate(each) for each in await documents.history(product.app, id)]
+
+
+@routes.post("/{id}/retry", status_code=202)
+async def retry_document(product: Open, id: DocumentId) -> DocumentShown:  # noqa: A002
+    """Try a failed document again."""
+    changed = await documents.retry_document(product.app, id)
+    product.announcer.tell()
+    return DocumentShown.of(changed)
+
+
+@routes.post("/{id}/cancel", status_code=202)
+async def cancel_document(product: Open, id: DocumentId) -> DocumentShown:  # noqa: A002
+    """Stop preparing a document; it is failed then, with that as the reason."""
+    changed = await documents.cancel_document(product.app, id)
+    product.announcer.tell()
+    return DocumentShown.of(changed)
+
+
+@routes.delete("/{id}", status_code=202)
+async def delete_document(product: Open, id: DocumentId) -> DocumentShown:  # noqa: A002
+    """Take it out of search and lists at once, with its members; the bytes follow later."""
+    changed = await documents.delete_document(product.app, id)
+    product.announcer.tell()
+    return DocumentShown.of(changed)

@@ -1,0 +1,113 @@
+"""`/api/search`: the best passages for a question, with where they stand."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from penstock import search
+from penstock.documents import Collection, find_collection, list_collections
+from penstock.errors import BadValue
+from penstock.pipelines import Product
+from penstock.web.parameters import Open, decode_metadata
+from penstock.web.problems import RESPONSES
+
+routes = APIRouter(prefix="/api/search", tags=["search"], responses=RESPONSES)
+
+MOST_COLLECTIONS = 1000
+
+
+class Neighbour(BaseModel):
+    """The passage before or behind."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    chunk: int
+    page: int | None
+    heading: str
+    text: str
+
+
+class HitShown(BaseModel):
+    """A passage that answers."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    document: int
+    version: int
+    name: str
+    collection: str
+    media_type: str | None
+    page: int | None
+    chunk: int = Field(description="Its number within the document.")
+    start: int = Field(description="Where in the page's text it begins.")
+    stop: int
+    heading: str
+    text: str
+    highlights: list[tuple[int, int]] = Field(description="Words of the question: from and before which character.")
+    score: float
+    neighbours: list[Neighbour] = Field(default_factory=list)
+
+
+class FoundShown(BaseModel):
+    """The hits, the best first."""
+
+    hits: list[HitShown]
+    more: bool = Field(description="Whether there are hits behind these: give offset.")
+    took_ms: float
+
+
+@routes.get("")
+async def find(  # noqa: PLR0913  a parameter of the request is an argument
+    product: Open,
+    *,
+    q: Annotated[str, Query(max_length=2000, description="A question, or words.")],
+    collection: Annotated[list[str] | None, Query(description="Only in these; may be repeated.")] = None,
+    k: Annotated[int, Query(ge=1, le=100, description="Hits, at most.")] = 10,
+    offset: Annotated[int, Query(ge=0, le=1000, description="Hits to leave out first.")] = 0,
+    metadata: Annotated[str | None, Query(description="A JSON object that the document's metadata contains.")] = None,
+    media_type: Annotated[
+        list[str] | None, Query(alias="type", max_length=50, description="Only these media types.")
+    ] = None,
+    since: Annotated[datetime | None, Query(description="Only documents that came at this time or later.")] = None,
+    until: Annotated[datetime | None, Query(description="Only documents that came before this time.")] = None,
+    mode: Literal["hybrid", "words", "vectors"] = "hybrid",
+    neighbours: Annotated[int, Query(ge=0, le=10, description="Passages before and behind each hit.")] = 0,
+) -> FoundShown:
+    """The passages that answer best, from all collections or from some."""
+    chosen = await _choose(product, collection)
+    found = await search.find(
+        product.app.database,
+        product.models,
+        search.Query(
+            text=q,
+            collections=[search.CollectionRef(each.id, each.model, each.search_language) for each in chosen],
+            k=k,
+            offset=offset,
+            metadata=decode_metadata(metadata, "metadata") or None,
+            media_types=media_type or [],
+            since=_moment(since),
+            until=_moment(until),
+            mode=mode,
+            neighbours=neighbours,
+        ),
+    )
+    hits = [HitShown.model_validate(hit) for hit in found.hits]
+    return FoundShown(hits=hits, more=found.more, took_ms=round(found.took * 1000, 1))
+
+
+def _moment(value: datetime | None) -> datetime | None:
+    """A time without a zone is UTC, as all times here are."""
+    if value is None:
+        return None
+    try:
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError:  # in UTC it is before the first year, or after the last
+        raise BadValue(f"There is no {value} in UTC: use a later or earlier time.") from None
+
+
+async def _choose(product: Product, names: list[str] | None) -> list[Collection]:
+    if names:
+        return [await find_collection(product.app, name) for name in dict.fromkeys(names)]
+    return await list_collections(product.app, most=MOST_COLLECTIONS)

@@ -1,0 +1,228 @@
+"""Documents in: `PUT` of one file's bytes, and `POST` of a form with one or several files.
+
+Both stream: the bytes go to the blob store as they come, no connection to the database is held meanwhile, and a document
+is visible only when all of its bytes are there (documents/intake.py). In a form each file stands for itself: one whose
+name is taken does not keep the others out.
+"""
+
+import dataclasses
+import sys
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+
+from penstock.documents import Upload
+from penstock.errors import BadRequest, BodyTooLarge, PenstockError, RateLimited, Refused
+from penstock.pipelines import Product
+from penstock.web.bodies import check_size, pieces
+from penstock.web.forms import Form, Part
+from penstock.web.parameters import CollectionName, Open, decode_metadata
+from penstock.web.problems import RESPONSES, Problem, describe, refuse
+
+routes = APIRouter(prefix="/api/collections/{collection}/documents", tags=["documents"], responses=RESPONSES)
+
+GOES_ON = {409, 422}  # what concerns one file of a form; after anything else the rest is not read
+
+Replace = Annotated[bool, Query(description="Make a new version if there is a document of this name.")]
+MetadataText = Annotated[str | None, Query(alias="metadata", description="A JSON object.")]
+MetadataHeader = Annotated[str | None, Header(alias="X-Penstock-Metadata", description="The same as ?metadata=.")]
+UploadedBy = Annotated[str, Query(max_length=200, description="Who sends it; shown with the document.")]
+Key = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", description="The same key and body again get the first answer again, for a day."),
+]
+
+
+class AcceptedShown(BaseModel):
+    """A document that will be prepared."""
+
+    id: int
+    version: int = Field(description="1 for a new document.")
+    collection: str
+    name: str
+    status: str
+    created: bool = Field(description="A new document, or a new version of one.")
+    unchanged: bool = Field(description="True: its content is the same as before; nothing is done.")
+    served: bool = Field(description="Whether a worker runs that will prepare it.")
+    message: str
+    digest: str = Field(description="SHA-256 of its bytes.")
+    size: int
+    job: int | None = None
+
+
+class FileAnswer(BaseModel):
+    """What became of one file of a form."""
+
+    name: str
+    code: int = Field(description="The status that the file would have got alone.")
+    document: AcceptedShown | None = None
+    problem: Problem | None = None
+
+
+RAW = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+FORM = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "metadata": {"type": "string", "description": "A JSON object, for the files behind it."},
+                        "file": {"type": "array", "items": {"type": "string", "format": "binary"}},
+                    },
+                }
+            }
+        },
+    }
+}
+
+
+@routes.put(
+    "/{name:path}", status_code=202, response_model=AcceptedShown, openapi_extra=RAW, operation_id="put_document"
+)
+async def put_document(  # noqa: PLR0913  a parameter of the request is an argument
+    product: Open,
+    request: Request,
+    collection: CollectionName,
+    name: str,
+    *,
+    replace: Replace = False,
+    metadata: MetadataText = None,
+    metadata_header: MetadataHeader = None,
+    uploaded_by: UploadedBy = "",
+    key: Key = None,
+) -> Response:
+    """Accept a file; its bytes are the body. 409 if there is one of this name, with its number as `existing`."""
+    most = product.app.settings.limits.bytes
+    size = check_size(request, most)
+    text, where = (metadata, "metadata") if metadata is not None else (metadata_header, "X-Penstock-Metadata")
+    upload = Upload(
+        collection,
+        name,
+        pieces(request, most),
+        size,
+        uploaded_by=uploaded_by,
+        metadata=decode_metadata(text, where),
+        replace=replace,
+        idempotency_key=key,
+    )
+    answer = (await product.intake.accept(upload)).answer()
+    product.announcer.tell()
+    return accepted(answer)
+
+
+@routes.post(
+    "",
+    status_code=202,
+    response_model=AcceptedShown,
+    responses={207: {"model": list[FileAnswer], "description": "Several files: what became of each"}},
+    openapi_extra=FORM,
+    operation_id="post_documents",
+)
+async def post_documents(
+    product: Open,
+    request: Request,
+    collection: CollectionName,
+    *,
+    replace: Replace = False,
+    metadata: MetadataText = None,
+    uploaded_by: UploadedBy = "",
+    key: Key = None,
+) -> Response:
+    """Accept the files of a form. One file is answered like a PUT, several by a list with an answer for each."""
+    form = Form(request.headers.get("content-type", ""), pieces(request, sys.maxsize))
+    usual = Upload(
+        collection,
+        "",
+        form.content(),
+        uploaded_by=uploaded_by,
+        metadata=decode_metadata(metadata, "metadata"),
+        replace=replace,
+        idempotency_key=key,
+    )
+    reading = _FormReading(product, form, usual)
+    await reading.read()
+    return reading.response()
+
+
+class _FormReading:
+    """The files of a form, one after the other, and what became of each."""
+
+    def __init__(self, product: Product, form: Form, usual: Upload) -> None:
+        self._product = product
+        self._form = form
+        self._usual = usual  # what is the same for all files
+        self._outcomes: list[tuple[str, dict[str, Any] | PenstockError]] = []
+
+    async def read(self) -> None:
+        """Until the end of the form, or until something that concerns all of it."""
+        try:
+            async for part in self._form.parts():
+                if part.file_name is None:
+                    await self._take_field(part)
+                elif part.file_name and not await self._take_file(part.file_name):
+                    return
+        except Refused as error:
+            self._outcomes.append(("", error))
+
+    async def _take_field(self, part: Part) -> None:
+        if part.name == "metadata":
+            metadata = decode_metadata(await self._form.text(part), "The field metadata")
+            self._usual = dataclasses.replace(self._usual, metadata=metadata)
+
+    async def _take_file(self, name: str) -> bool:
+        """Whether to go on."""
+        key = self._usual.idempotency_key
+        if key is not None and self._outcomes:  # the same form again shall find the same answers
+            key = f"{key}#{len(self._outcomes)}"
+        content = _capped(self._form.content(), self._product.app.settings.limits.bytes)
+        upload = dataclasses.replace(self._usual, name=name, content=content, idempotency_key=key)
+        try:
+            self._outcomes.append((name, (await self._product.intake.accept(upload)).answer()))
+        except (Refused, RateLimited) as error:
+            self._outcomes.append((name, error))
+            return describe(error).status in GOES_ON
+        self._product.announcer.tell()
+        return True
+
+    def response(self) -> Response:
+        if not self._outcomes:
+            raise BadRequest("There is no file in the form: a file is a part with a file name.")
+        if len(self._outcomes) == 1:
+            [(_, outcome)] = self._outcomes
+            return refuse(outcome) if isinstance(outcome, PenstockError) else accepted(outcome)
+        answers = [_file_answer(name, outcome) for name, outcome in self._outcomes]
+        status = 202 if all(each.document is not None for each in answers) else 207
+        return JSONResponse([each.model_dump(mode="json", exclude_none=True) for each in answers], status)
+
+
+def accepted(answer: dict[str, Any]) -> Response:
+    """202, and where to look."""
+    shown = AcceptedShown.model_validate(answer)
+    return JSONResponse(shown.model_dump(mode="json"), 202, {"Location": f"/api/documents/{shown.id}"})
+
+
+def _file_answer(name: str, outcome: dict[str, Any] | PenstockError) -> FileAnswer:
+    if isinstance(outcome, PenstockError):
+        problem = describe(outcome)
+        return FileAnswer(name=name, code=problem.status, problem=problem)
+    return FileAnswer(name=name, code=202, document=AcceptedShown.model_validate(outcome))
+
+
+async def _capped(content: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
+    count = 0
+    async for piece in content:
+        count += len(piece)
+        if count > most:
+            raise BodyTooLarge(f"The file has more bytes than are taken: {most}.")
+        yield piece
