@@ -9,8 +9,26 @@ import sys
 import typer
 
 from penstock import __version__
-from penstock.cli import config, db, dead, doctor, fleet, jobs, limits, pausing, processes, schedule, up, why
-from penstock.errors import BadJob, CannotStart, JobNotFound, PenstockError
+from penstock.cli import (
+    add,
+    collections,
+    config,
+    db,
+    dead,
+    doctor,
+    documents,
+    fleet,
+    jobs,
+    limits,
+    pausing,
+    processes,
+    schedule,
+    search,
+    status,
+    up,
+    why,
+)
+from penstock.errors import BadJob, CannotStart, JobNotFound, PenstockError, Refused
 from penstock.telemetry import mask
 
 app = typer.Typer(
@@ -22,6 +40,11 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("up")(up.up)
+app.command("add")(add.add)
+app.command("search")(search.search)
+app.command("status")(status.status)
+app.add_typer(collections.app, name="collections")
+app.add_typer(documents.app, name="documents")
 app.command("api")(processes.api)
 app.command("worker")(processes.worker)
 app.command("fleet")(fleet.fleet)
@@ -47,7 +70,7 @@ def main() -> None:
     """Run the command line and exit."""
     try:
         app()
-    except (CannotStart, BadJob, JobNotFound) as error:
+    except (CannotStart, BadJob, JobNotFound, Refused) as error:
         sys.exit(_say(error, 2))
     except PenstockError as error:
         sys.exit(_say(error, 1))

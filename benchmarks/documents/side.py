@@ -1,0 +1,102 @@
+"""One measured side: `python -m benchmarks.documents.side NAME URL FOLDER`. Prints a line of JSON when all is in the index.
+
+All sides use the same readers, the same splitter, the same model and the same PostgreSQL. LangChain writes its own tables
+(text and vectors); the bare loop writes what Penstock writes (pages, chunks, vectors, postings), without jobs, versions,
+fences or boxes: what it has not committed when it is killed is lost, and what kills a reader kills the loop.
+"""
+
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SIZE, OVERLAP = 1000, 100
+LIMITS = {"pages": 5000, "pixels": 10**8, "characters": 5 * 10**7, "members": 1000, "expansion": 200, "bytes": 2**31}
+
+
+def read_chunks(path: Path) -> tuple[list[Any], list[Any]]:
+    """Pages and chunks by the product's own readers, in this process."""
+    from penstock.errors import PenstockError
+    from penstock.extraction.chunk import split
+    from penstock.extraction.read import read
+    from penstock.extraction.reading import Reading
+
+    with path.open("rb") as file:
+        try:
+            reading = Reading.decode(read(file, {"name": path.name, "limits": LIMITS, "ocr": False}, None))
+        except PenstockError:
+            return [], []
+    return list(reading.pages), split(reading.pages, size=SIZE, overlap=OVERLAP, structured=False)
+
+
+def run_langchain(url: str, folder: Path) -> dict[str, Any]:
+    """`index()` into pgvector, as its documentation has it; documents are made lazily, so that it batches as it likes."""
+    from langchain_classic.indexes import SQLRecordManager
+    from langchain_core.documents import Document
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.indexing import index
+    from langchain_postgres import PGVector
+
+    from penstock.models.static import StaticModel
+
+    model = StaticModel()
+
+    class Static(Embeddings):  # type: ignore[misc]  of the bench group: unknown to mypy without it
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            vectors: list[list[float]] = model.embed(texts).tolist()
+            return vectors
+
+        def embed_query(self, text: str) -> list[float]:
+            return self.embed_documents([text])[0]
+
+    dsn = url.replace("postgresql://", "postgresql+psycopg://")
+    store = PGVector(Static(), connection=dsn, embedding_length=256, collection_name="bench", use_jsonb=True)
+    records = SQLRecordManager("pgvector/bench", db_url=dsn)
+    records.create_schema()
+
+    def documents() -> Iterator[Document]:
+        for path in sorted(folder.iterdir()):
+            for number, chunk in enumerate(read_chunks(path)[1]):
+                yield Document(chunk.text, metadata={"source": path.name, "page": chunk.page, "number": number})
+
+    began = time.monotonic()
+    outcome = index(documents(), records, store, cleanup=None, source_id_key="source", key_encoder="sha256")
+    return {"seconds": time.monotonic() - began, "chunks": outcome["num_added"]}
+
+
+def run_loop(url: str, folder: Path) -> dict[str, Any]:
+    """Two processes, each with a connection; a transaction for each document."""
+    paths = sorted(folder.iterdir())
+    began = time.monotonic()
+    with multiprocessing.get_context("spawn").Pool(2, initializer=_open_loop, initargs=(url,)) as pool:
+        chunks = sum(pool.imap_unordered(_loop_one, list(enumerate(paths, 1)), chunksize=4))
+    return {"seconds": time.monotonic() - began, "chunks": chunks}
+
+
+_loop: Any = None
+
+
+def _open_loop(url: str) -> None:
+    global _loop  # noqa: PLW0603  a process of the pool has nothing else
+    from benchmarks.documents.loop import Loop
+
+    _loop = Loop(url)
+
+
+def _loop_one(numbered: tuple[int, Path]) -> int:
+    number, path = numbered
+    pages, chunks = read_chunks(path)
+    written: int = _loop.write(number, pages, chunks)
+    return written
+
+
+def main() -> None:
+    name, url, folder = sys.argv[1:]
+    print(json.dumps({"langchain": run_langchain, "loop": run_loop}[name](url, Path(folder))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Puts files into a collection: several at once, each in pieces, straight into the blob store and the database.
+
+What is there already is asked for many names at a time; a file of a known name is hashed here, and left alone when its content
+is the same. Every way in which a file can be refused ends as an entry of the tally. The SQL is in adding.sql.
+"""
+
+import asyncio
+import getpass
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from asyncpg import Record
+
+from penstock.cli.gathering import File
+from penstock.cli.tally import FAILED, Entry, Tally
+from penstock.database import statements
+from penstock.documents import Collection, Upload
+from penstock.documents.naming import check_document_name
+from penstock.errors import DatabaseTrouble, NameTaken, PenstockError, QueueFull, Refused, StorageFull
+from penstock.pipelines import Product
+
+sql = statements(__file__)
+
+AT_ONCE = 8
+NAMES_AT_ONCE = 500
+PIECE = 2**18  # bytes
+TRIES = 4
+LONGEST_PAUSE = 2.0  # seconds, when the queue is full
+
+
+class Adder:
+    """Adds files to one collection."""
+
+    def __init__(self, product: Product, collection: Collection, tally: Tally, *, replace: bool, metadata: Any) -> None:
+        self._product = product
+        self._collection = collection
+        self._tally = tally
+        self._replace = replace
+        self._metadata = metadata
+        self._user = _user()
+        self._full: StorageFull | None = None
+
+    async def add(self, files: Sequence[File]) -> None:
+        """Every file becomes an entry of the tally, whatever happens to it."""
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def add_one(file: File, name: str, there: Record | None) -> None:
+            try:
+                self._tally.note(await self._add(file, name, there))
+            finally:
+                places.release()
+
+        async with asyncio.TaskGroup() as group:
+            for first in range(0, len(files), NAMES_AT_ONCE):
+                named = self._named(files[first : first + NAMES_AT_ONCE])
+                there = await self._there([name for _, name in named])
+                for file, name in named:
+                    await places.acquire()
+                    group.create_task(add_one(file, name, there.get(name)))
+
+    def _named(self, files: Sequence[File]) -> list[tuple[File, str]]:
+        named = []
+        for file in files:
+            try:
+                named.append((file, check_document_name(file.name)))
+            except Refused as error:
+                self._tally.note(Entry(file.name, "refused", reason=str(error)))
+        return named
+
+    async def _there(self, names: list[str]) -> dict[str, Record]:
+        rows = await self._product.app.database.pool.repeat(
+            lambda session: sql.already_there(session, collection=self._collection.id, names=names)
+        )
+        return {row["name"]: row for row in rows}
+
+    async def _add(self, file: File, name: str, there: Record | None) -> Entry:
+        try:
+            if self._full is not None:
+                raise self._full
+            with await asyncio.to_thread(file.path.open, "rb") as content:
+                return await self._add_content(file, name, content, there)
+        except StorageFull as error:
+            self._full = error  # there is no room for the others, either
+            reason = str(error)
+        except PenstockError as error:
+            reason = str(error)
+        except OSError as error:
+            reason = f"it cannot be read: {(error.strerror or str(error)).lower()}"
+        return Entry(name, "refused", reason=reason)
+
+    async def _add_content(self, file: File, name: str, content: BufferedReader, there: Record | None) -> Entry:
+        known = None if there is None else await self._compare(name, content, there)
+        if known is not None:
+            self._tally.sent += file.size
+            return known
+        try:
+            return await self._accept(file, name, content)
+        except NameTaken:  # somebody else was faster, perhaps with the same content
+            there = (await self._there([name])).get(name)
+            known = None if there is None else await self._compare(name, content, there)
+            if known is None:
+                raise
+            return known
+
+    async def _compare(self, name: str, content: BufferedReader, there: Record) -> Entry | None:
+        """Already there, or in the way; nothing if it shall be put in the place of what is there."""
+        same = await asyncio.to_thread(_digest, content) == there["digest"]
+        await asyncio.to_thread(content.seek, 0)
+        if same and self._replace and there["state"] == FAILED:
+            return None  # it is tried again
+        if same:
+            reason = f"failed before: {there['error']}" if there["state"] == FAILED else ""
+            return Entry(name, "skipped", there["id"], there["state"], reason)
+        if self._replace:
+            return None
+        reason = f"document {there['id']} has this name and another content; --replace puts this one in its place"
+        return Entry(name, "refused", there["id"], reason=reason)
+
+    async def _accept(self, file: File, name: str, content: BufferedReader) -> Entry:
+        """Comes again while the queue is full, and a few times when the database was away."""
+        tries = 0
+        while True:
+            before = self._tally.sent
+            try:
+                accepted = await self._product.intake.accept(self._upload(file.path, name, content))
+            except QueueFull as error:
+                pause = min(error.retry_after.total_seconds(), LONGEST_PAUSE)
+            except DatabaseTrouble:
+                tries += 1
+                if tries == TRIES:
+                    raise
+                pause = 0.2 * 2**tries
+            else:
+                return Entry(name, "skipped" if accepted.unchanged else "accepted", accepted.id)
+            self._tally.sent = before
+            content.seek(0)
+            await asyncio.sleep(pause)
+
+    def _upload(self, path: Path, name: str, content: BufferedReader) -> Upload:
+        return Upload(
+            collection=self._collection.name,
+            name=name,
+            content=self._pieces(content),
+            size=path.stat().st_size,
+            uploaded_by=self._user,
+            metadata=self._metadata,
+            replace=self._replace,
+        )
+
+    async def _pieces(self, content: BufferedReader) -> AsyncIterator[bytes]:
+        while piece := await asyncio.to_thread(content.read, PIECE):
+            self._tally.sent += len(piece)
+            yield piece
+
+
+def _digest(content: BufferedReader) -> bytes:
+    content.seek(0)
+    return hashlib.file_digest(content, "sha256").digest()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container without a user database
+        return ""

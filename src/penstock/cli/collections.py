@@ -1,0 +1,137 @@
+"""`penstock collections …`: what there is, and how each prepares its documents."""
+
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.asking import Json, ask, print_facts, print_json, print_table
+from penstock.documents import (
+    Collection,
+    change_collection,
+    create_collection,
+    delete_collection,
+    find_collection,
+    list_collections,
+)
+from penstock.engine import Penstock
+from penstock.engine.wording import counted
+
+app = typer.Typer(help="List, make, change and delete collections.", no_args_is_help=True, rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(metavar="NAME")]
+Model = Annotated[str | None, typer.Option(help="The model of its embeddings; only while it is empty.")]
+ChunkSize = Annotated[int | None, typer.Option(help="Characters of a chunk, at most.")]
+ChunkOverlap = Annotated[int | None, typer.Option(help="Characters that a chunk shares with the one before.")]
+OcrLanguage = Annotated[str | None, typer.Option(help="The language of its scans, such as en.")]
+SearchLanguage = Annotated[str | None, typer.Option(help="Whose word endings search ignores; only while it is empty.")]
+
+
+@app.command("list")
+def list_all(
+    after: Annotated[str, typer.Option(help="Only those behind this name.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """List the collections by name."""
+    found = ask(lambda penstock: list_collections(penstock, after=after, most=limit + 1))
+    more, shown = len(found) > limit, found[:limit]
+    if as_json:
+        print_json({"collections": [each.answer() for each in shown], "more": more})
+        return
+    if not shown:
+        typer.echo("There is no collection: `penstock collections create NAME` or `penstock add PATH` makes one.")
+        return
+    columns = ("name", "documents", "chunks", "model", "chunk_size", "chunk_overlap", "ocr_language", "search_language")
+    print_table(columns, ([getattr(each, column) for column in columns] for each in shown))
+    if more:
+        typer.echo(f"There are more: penstock collections list --after {shown[-1].name!r}", err=True)
+
+
+@app.command()
+def create(
+    name: Name,
+    model: Model = None,
+    chunk_size: ChunkSize = None,
+    chunk_overlap: ChunkOverlap = None,
+    ocr_language: OcrLanguage = None,
+    search_language: SearchLanguage = None,
+    as_json: Json = False,
+) -> None:
+    """Make a collection; what is not said is taken from the settings."""
+    chosen = _given(model, chunk_size, chunk_overlap, ocr_language, search_language)
+    made = ask(lambda penstock: create_collection(penstock, name, **chosen))
+    _tell(made, f"The collection {made.name} is there.", as_json=as_json)
+
+
+@app.command("set")
+def change(
+    name: Name,
+    model: Model = None,
+    chunk_size: ChunkSize = None,
+    chunk_overlap: ChunkOverlap = None,
+    ocr_language: OcrLanguage = None,
+    search_language: SearchLanguage = None,
+    as_json: Json = False,
+) -> None:
+    """Change how documents are prepared from now on; without options, show how it is."""
+    chosen = _given(model, chunk_size, chunk_overlap, ocr_language, search_language)
+
+    async def do(penstock: Penstock) -> Collection:
+        return await (change_collection(penstock, name, **chosen) if chosen else find_collection(penstock, name))
+
+    _tell(ask(do), "", as_json=as_json)
+
+
+@app.command()
+def rename(name: Name, new_name: Annotated[str, typer.Argument(metavar="NEW")], as_json: Json = False) -> None:
+    """Give a collection another name; its documents stay as they are."""
+    renamed = ask(lambda penstock: change_collection(penstock, name, new_name=new_name))
+    if as_json:
+        print_json(renamed.answer())
+    else:
+        typer.echo(f"The collection {name} is called {renamed.name} now.")
+
+
+@app.command()
+def delete(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete a collection with all its documents."""
+    if not yes:
+        found = ask(lambda penstock: find_collection(penstock, name))
+        typer.confirm(
+            f"Delete the collection {name} with its {counted(found.documents, 'document')}?", abort=True, err=True
+        )
+    deleted = ask(lambda penstock: delete_collection(penstock, name))
+    if as_json:
+        print_json({"collection": name, "deleted": deleted})
+    else:
+        typer.echo(f"The collection {name} is deleted, with {counted(deleted, 'document')}.")
+
+
+def _given(
+    model: str | None,
+    chunk_size: int | None,
+    chunk_overlap: int | None,
+    ocr_language: str | None,
+    search_language: str | None,
+) -> dict[str, Any]:
+    settings = {
+        "model": model,
+        "chunk_size": chunk_size,
+        "chunk_overlap": chunk_overlap,
+        "ocr_language": ocr_language,
+        "search_language": search_language,
+    }
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+def _tell(collection: Collection, sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(collection.answer())
+        return
+    if sentence:
+        typer.echo(sentence)
+    print_facts(collection.answer())

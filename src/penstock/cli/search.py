@@ -1,0 +1,115 @@
+"""`penstock search`: the passages that answer best, with the words of the question in bold."""
+
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.text import Text
+
+from penstock.cli.asking import Json, console, print_json
+
+if TYPE_CHECKING:
+    from penstock.pipelines import Product
+    from penstock.search import Found, Hit
+
+SNIPPET = 360  # characters of a passage that are shown
+LEAD = 60  # of them before the first word of interest
+MOST_COLLECTIONS = 1000
+SPACES = re.compile(r" {2,}")
+
+
+def search(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="A question, or words.")],
+    hits: Annotated[int, typer.Option("-k", min=1, max=100, help="At most this many passages.")] = 10,
+    collection: Annotated[
+        list[str] | None, typer.Option("--collection", "-c", help="Only in this one; may be repeated.")
+    ] = None,
+    mode: Annotated[
+        Literal["hybrid", "words", "vectors"], typer.Option(help="By words, by meaning, or by both.")
+    ] = "hybrid",
+    as_json: Json = False,
+) -> None:
+    """Find the passages that answer best, in all collections or in some."""
+    from penstock.cli.opening import ask_product
+
+    found, collections = ask_product(lambda product: _find(product, question, hits, collection or [], mode))
+    if as_json:
+        print_json(
+            {"question": question, "took_ms": round(found.took * 1000, 1), "hits": [_facts(hit) for hit in found.hits]}
+        )
+        return
+    if not collections:
+        typer.echo("There is no collection yet: `penstock add PATH` makes one.")
+    elif not found.hits:
+        typer.echo("Nothing was found.")
+    for number, hit in enumerate(found.hits, 1):
+        print_hit(number, hit, one_collection=collections == 1)
+
+
+async def _find(
+    product: "Product", question: str, hits: int, names: list[str], mode: Literal["hybrid", "words", "vectors"]
+) -> "tuple[Found, int]":
+    from penstock.documents import find_collection, list_collections
+    from penstock.search import CollectionRef, Query, find
+
+    if names:
+        chosen = [await find_collection(product.app, name) for name in dict.fromkeys(names)]
+    else:
+        chosen = await list_collections(product.app, most=MOST_COLLECTIONS)
+    refs = [CollectionRef(each.id, each.model, each.search_language) for each in chosen]
+    query = Query(text=question, collections=refs, k=hits, mode=mode)
+    return await find(product.app.database, product.models, query), len(chosen)
+
+
+def _facts(hit: "Hit") -> dict[str, Any]:
+    return asdict(hit)
+
+
+def print_hit(number: int, hit: "Hit", *, one_collection: bool) -> None:
+    """Where it stands in one line, then what it says."""
+    page = f", page {hit.page}" if hit.page is not None else ""
+    where = Text(f"{number}. ").append(hit.name, style="bold cyan").append(page)
+    if not one_collection:
+        where.append(f" in {hit.collection}")
+    where.append(f"  {hit.score:.3f}", style="dim")
+    console().print(where)
+    body = Text("   ").append_text(snippet(hit.text, hit.highlights))
+    console().print(body, soft_wrap=False)
+
+
+def snippet(text: str, highlights: list[tuple[int, int]]) -> Text:
+    """The part of a passage with most of the words, on one line."""
+    start = _best_start(text, highlights)
+    stop = _last_word(text, start)
+    shown = Text("…" if start else "")
+    place = start
+    for first, last in sorted(highlights):
+        if place <= first and last <= stop:
+            shown.append(_one_line(text[place:first])).append(_one_line(text[first:last]), style="bold yellow")
+            place = last
+    return shown.append(_one_line(text[place:stop])).append("…" if stop < len(text) else "")
+
+
+def _best_start(text: str, highlights: list[tuple[int, int]]) -> int:
+    """Where a snippet has most different words of the question; it begins with a word, and with the passage if that is near."""
+    if len(text) <= SNIPPET or not highlights:
+        return 0
+
+    def words(start: int) -> int:
+        return len({text[first:last].casefold() for first, last in highlights if start <= first < start + SNIPPET})
+
+    starts = [max(0, first - LEAD) for first, _ in highlights]
+    best = min(max(starts, key=lambda start: (words(start), -start)), len(text) - SNIPPET)
+    return 0 if best < LEAD else text.find(" ", best - 1) + 1 or best
+
+
+def _last_word(text: str, start: int) -> int:
+    """Where a snippet ends: with a word, unless it is a very long one."""
+    stop = start + SNIPPET
+    return len(text) if stop >= len(text) else max(text.rfind(" ", start, stop), stop - LEAD)
+
+
+def _one_line(text: str) -> str:
+    """Lines, tabs and control characters of a document are no business of the terminal."""
+    return SPACES.sub(" ", "".join(char if char.isprintable() else " " for char in text))

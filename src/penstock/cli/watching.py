@@ -1,0 +1,113 @@
+"""Waits until documents are ready or failed, members of mails and archives among them; works on them itself if nobody does.
+
+Woken by notification, with a look now and then as the fallback. A look is at most four statements, however many documents
+there are, and the looks become rarer when they take long. The SQL is in watching.sql.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from penstock.cli.tally import DELETED, OPEN, READY, Entry, Tally
+from penstock.database import Session, statements
+from penstock.documents.changes import watch_changes
+from penstock.pipelines import Product
+
+sql = statements(__file__)
+
+KIND = "prepare_document"
+LOOK_EVERY = 0.5  # seconds, without a notification
+REST = 5  # times as long as the look took: how busy the display may keep the database
+SERVED_EVERY = 2.0
+
+
+class Watcher:
+    """Follows the open documents of a tally."""
+
+    def __init__(self, product: Product, tally: Tally, show: Callable[[], None], say: Callable[[str], None]) -> None:
+        self._product = product
+        self._tally = tally
+        self._show = show
+        self._say = say
+        self._working: asyncio.Task[None] | None = None
+        self._served_at = time.monotonic()
+
+    async def is_served(self) -> bool:
+        served = await self._product.app.database.pool.repeat(lambda session: sql.is_served.value(session, kind=KIND))
+        return bool(served)
+
+    def work(self) -> None:
+        """Be the worker until `stop`."""
+        self._say("No worker is running: working here until it is done.")
+        self._working = asyncio.create_task(self._product.app.work(concurrency=self._product.slots), name="work here")
+
+    @property
+    def working(self) -> bool:
+        return self._working is not None
+
+    async def until_settled(self, adding: "asyncio.Task[None]") -> None:
+        """Returns when everything is added and nothing of it is open any more."""
+        async with watch_changes(self._product.app.database) as changed:
+            while True:
+                last_look = adding.done()
+                began = time.monotonic()
+                await self.look()
+                self._show()
+                if last_look and not self._tally.open:
+                    return
+                await self._keep_served()
+                took = time.monotonic() - began
+                await asyncio.sleep(REST * took)
+                await changed.wait(LOOK_EVERY)
+
+    async def look(self) -> None:
+        """Bring the tally up to date."""
+        ids = list(self._tally.open)
+        if not ids:
+            return
+
+        async def read(session: Session) -> tuple[list[Entry], list[tuple[int, str, str | None, int]], Counter[str]]:
+            settled = await sql.settled(session, ids=ids)
+            parents = [row["id"] for row in settled if row["state"] == READY]
+            members = await sql.members_of(session, ids=parents) if parents else []
+            steps = await sql.steps_of(session, ids=ids)
+            return (
+                [Entry(row["name"], "member", row["id"], parent=row["parent_id"]) for row in members],
+                [(row["id"], row["state"], row["error"], row["gaps"]) for row in settled],
+                Counter({row["step"]: row["count"] for row in steps}),
+            )
+
+        members, settled, self._tally.steps = await self._product.app.database.pool.repeat(read)
+        for facts in settled:
+            self._tally.settle(*facts)
+        for member in members:
+            self._tally.note(member)
+
+    async def _keep_served(self) -> None:
+        """The worker that we rely on may end; ours may have failed, which must not look like patience."""
+        if self._working is not None:
+            if self._working.done():
+                await self._working
+                self.work()
+            return
+        if time.monotonic() - self._served_at > SERVED_EVERY:
+            self._served_at = time.monotonic()
+            if not await self.is_served():
+                self.work()
+
+    async def stop(self) -> None:
+        """What our worker has taken of others goes back at once."""
+        if self._working is not None:
+            self._working.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._working
+
+    async def others_waiting(self) -> int:
+        """Documents of others that nobody will work on after us; counted to 10,000."""
+        ids = [entry.id for entry in self._tally.entries if entry.id is not None and entry.status in (OPEN, DELETED)]
+        waiting = await self._product.app.database.pool.repeat(
+            lambda session: sql.others_waiting.value(session, ids=ids)
+        )
+        return int(waiting)

@@ -1,0 +1,242 @@
+"""`penstock add` and what follows it, as a person and as a program use it: real processes, a real worker or none."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import Started, start
+from tests.yard import Yard
+
+BROKEN = b"%PDF-1.7\n1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n"
+JOINED = "select from penstock.workers where gone_at is null and 'prepare_document' = any (kinds) and load ? 'code'"
+
+
+def plant(folder: Path, **texts: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (folder / f"{name}.txt").write_text(text)
+    return folder
+
+
+async def add(yard: Yard, *arguments: object, code: int = 0) -> dict[str, Any]:
+    """What it says as JSON; a sentence on stderr may be before it."""
+    ended, said = await yard.penstock("add", *map(str, arguments), "--json")
+    assert ended == code, said
+    answer: dict[str, Any] = json.loads(said[said.index("{\n") :])
+    return answer
+
+
+async def worker(yard: Yard) -> Started:
+    started = await yard.worker(place="")
+    await yard.until(JOINED)
+    return started
+
+
+def counts(answer: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(answer[key] for key in ("accepted", "skipped", "ready", "failed"))
+
+
+async def test_without_a_worker_it_works_itself(yard: Yard, tmp_path: Path) -> None:
+    """Added, looked at, searched: with no other process than the command."""
+    folder = plant(tmp_path / "in", gate="The sluice gate is made of oak.", mill="The mill grinds rye.")
+    (folder / "drawing.pdf").write_bytes(BROKEN)
+    (folder / ".hidden").write_text("not for you")
+
+    code, said = await yard.penstock("add", str(folder), "--metadata", '{"year": 1931}')
+    assert code == 1, said
+    assert "No worker is running: working here until it is done." in said
+    assert "Accepted 3 documents" in said
+    assert "2 ready, 1 failed" in said
+    assert "drawing.pdf" in said
+    assert "(hidden)" in said
+
+    documents = {each["name"]: each for each in (await yard.ask("documents", "list"))["documents"]}
+    assert {name: each["status"] for name, each in documents.items()} == {
+        "gate.txt": "ready",
+        "mill.txt": "ready",
+        "drawing.pdf": "failed",
+    }
+    assert documents["gate.txt"]["metadata"] == {"year": 1931}
+    assert (await yard.run("select from penstock.workers where gone_at is null")) == [], "it has left the fleet"
+
+    code, said = await yard.penstock("search", "oak gates")
+    assert (code, "gate.txt" in said, "sluice gate" in said) == (0, True, True), said
+    found = await yard.ask("search", "rye", "-k", "1", "--mode", "words", "--collection", "default")
+    [hit] = found["hits"]
+    assert (hit["name"], hit["text"][slice(*hit["highlights"][0])]) == ("mill.txt", "rye")
+
+    code, said = await yard.penstock("why", "drawing.pdf")
+    assert (code, "drawing.pdf" in said) == (0, True), said
+    number = documents["drawing.pdf"]["id"]
+    assert (await yard.ask("why", str(number)))["state"] == "failed"
+    assert await yard.penstock("documents", "text", "default/gate.txt") == (0, "The sluice gate is made of oak.\n")
+    code, said = await yard.penstock("documents", "show", "gate.txt")
+    assert (code, "text/plain" in said) == (0, True), said
+
+
+async def test_adding_again(yard: Yard, tmp_path: Path) -> None:
+    """What is there is left alone, replaced or tried again, as it was asked for."""
+    folder = plant(tmp_path / "in", gate="The sluice gate is made of oak.", mill="The mill grinds rye.")
+    (folder / "drawing.pdf").write_bytes(BROKEN)
+    first = await add(yard, folder, code=1)
+    assert counts(first) == (3, 0, 2, 1)
+    mill = next(each["id"] for each in first["documents"] if each["name"] == "mill.txt")
+
+    again = await add(yard, folder, code=1)
+    assert counts(again) == (0, 3, 2, 1)
+    assert "failed before" in next(each["reason"] for each in again["documents"] if each["name"] == "drawing.pdf")
+
+    plant(folder, gate="The sluice gate is made of steel.")
+    refused = await add(yard, folder / "gate.txt", code=1)
+    assert counts(refused) == (0, 0, 0, 1)
+    assert "--replace" in refused["documents"][0]["reason"]
+    assert counts(await add(yard, folder / "gate.txt", "--replace")) == (1, 0, 1, 0)
+    assert (await yard.ask("documents", "show", "gate.txt"))["version"] == 2
+    assert "steel" in (await yard.penstock("documents", "text", "gate.txt"))[1]
+    events = [each["event"] for each in (await yard.ask("documents", "history", "gate.txt"))["events"]]
+    assert events == ["accepted", "ready", "replaced", "ready"]
+
+    tried = await add(yard, folder / "drawing.pdf", "--replace", code=1)
+    assert counts(tried) == (0, 1, 0, 1), "the same content that had failed is tried again"
+    assert "failed before" not in tried["documents"][0]["reason"]
+
+    code, said = await yard.penstock("documents", "delete", "mill.txt")
+    assert (code, "Delete 1 document?" in said) == (1, True), "nobody answered"
+    assert await yard.ask("documents", "delete", "mill.txt", "--yes") == {"deleted": [mill]}
+    assert (await yard.ask("search", "rye", "--mode", "words"))["hits"] == []
+
+
+async def test_a_mail_is_added_with_what_is_in_it(yard: Yard, tmp_path: Path) -> None:
+    (tmp_path / "order.eml").write_bytes(
+        b"From: a@example.org\r\nSubject: bearing\r\nMIME-Version: 1.0\r\n"
+        b'Content-Type: multipart/mixed; boundary="x"\r\n\r\n--x\r\nContent-Type: text/plain\r\n\r\nPlease send one.\r\n'
+        b'--x\r\nContent-Type: text/plain; name="offer.txt"\r\nContent-Disposition: attachment; filename="offer.txt"\r\n\r\n'
+        b"Fourteen crowns.\r\n--x--\r\n"
+    )
+    answer = await add(yard, tmp_path / "order.eml")
+    assert counts(answer) == (1, 0, 2, 0)
+    assert [(each["name"], each["added"], each["status"]) for each in answer["documents"]] == [
+        ("order.eml", "accepted", "ready"),
+        ("order.eml!/offer.txt", "member", "ready"),
+    ]
+
+
+async def test_beside_a_worker_it_ends_when_everything_is_accepted(yard: Yard, tmp_path: Path) -> None:
+    started = await worker(yard)
+    await yard.penstock("pause", "--queue", "documents")
+    folder = plant(tmp_path / "in", one="first", two="second")
+    code, said = await yard.penstock("add", str(folder), "--collection", "mill")
+    assert (code, "Accepted 2 documents" in said, "`penstock status`" in said) == (0, True, True), said
+
+    status = await yard.ask("status", "--collection", "mill")
+    assert status["documents"] == {"queued": 2, "processing": 0, "ready": 0, "failed": 0, "deleted": 0}
+    assert status["jobs"]["ready"] == {"count": 2, "leased": 0, "attempted": 0}
+    [member] = status["workers"]
+    assert (member["pid"], member["status"], member["serves_documents"]) == (started.pid, "alive", True)
+    [problem] = status["problems"]
+    assert "The queue documents is paused" in problem
+
+    await yard.penstock("resume", "--queue", "documents")
+    assert counts(await add(yard, folder, "--collection", "mill", "--wait")) == (0, 2, 2, 0)
+    status = await yard.ask("status")
+    assert (status["documents"]["ready"], status["problems"]) == (2, [])
+    code, said = await yard.penstock("status")
+    assert (code, said.startswith("All is well.")) == (0, True), said
+
+
+async def test_when_the_worker_is_lost_it_takes_over(yard: Yard, tmp_path: Path) -> None:
+    started = await worker(yard)
+    await yard.penstock("pause", "--queue", "documents")
+    arguments = ("-m", "penstock", "add", str(plant(tmp_path / "in", one="first")), "--wait")
+    async with start(*arguments, environ=yard.environ, cwd=yard.folder) as adding:
+        await yard.until("select from penstock.documents")
+        os.kill(started.pid, signal.SIGKILL)
+        await yard.run("update penstock.test_clock set shift = '1 minute'")  # its lease is over
+        await adding.until("No worker is running: working here")
+        await yard.penstock("resume", "--queue", "documents")
+        assert await adding.end() == 0
+        assert "1 ready, 0 failed" in adding.printed
+
+
+async def test_an_interrupted_add_says_what_was_accepted_and_goes_on_later(yard: Yard, tmp_path: Path) -> None:
+    await yard.penstock("pause", "--queue", "documents")
+    folder = plant(tmp_path / "in", one="first", two="second")
+    async with start("-m", "penstock", "add", str(folder), environ=yard.environ, cwd=yard.folder) as adding:
+        await yard.until("select from penstock.documents having count(*) = 2")
+        os.kill(adding.pid, signal.SIGINT)
+        assert await adding.end() == 130
+        assert "Interrupted" in adding.printed
+        assert "Accepted 2 documents" in adding.printed
+        assert "Traceback" not in adding.printed
+    await yard.penstock("resume", "--queue", "documents")
+    assert counts(await add(yard, folder)) == (0, 2, 2, 0), "what was left open is done by the next one"
+
+
+async def test_a_file_that_cannot_be_read_is_reported(yard: Yard, tmp_path: Path) -> None:
+    folder = plant(tmp_path / "in", open="read me")
+    (folder / "torn.txt").symlink_to("/proc/self/mem")  # opens like a file, and then gives an error, even to root
+    answer = await add(yard, folder, code=1)
+    assert counts(answer) == (1, 0, 1, 1)
+    [torn] = [each for each in answer["documents"] if each["added"] == "refused"]
+    assert (torn["name"], torn["reason"]) == ("torn.txt", "it cannot be read: input/output error")
+
+
+async def test_names_that_cannot_be_kept_are_reported_and_the_rest_goes_on(yard: Yard, tmp_path: Path) -> None:
+    folder = plant(tmp_path / "in", fine="fine")
+    Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.txt")).write_text("not UTF-8")
+    (folder / "back\\slash.txt").write_text("a backslash")
+    (folder / "[bold]markup.txt").write_text("no markup")
+    answer = await add(yard, folder, code=1)
+    assert counts(answer) == (2, 0, 2, 2)
+    assert {each["name"] for each in answer["documents"] if each["added"] == "refused"} == {
+        "caf\\udce9.txt",
+        "back\\slash.txt",
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (("add", "nothing.pdf"), "Cannot add nothing.pdf"),
+        (("add", ".", "--metadata", "{"), "--metadata is not JSON"),
+        (("add", ".", "--metadata", "[]"), "not a JSON object"),
+        (("add", ".", "--collection", "a/b"), "without slashes"),
+        (("why", "nothing.pdf"), "There is no document nothing.pdf"),
+        (("why", "404"), "There is no job 404"),
+        (("why", "9" * 30), "There is no job 999"),
+        (("documents", "show", "404"), "There is no document 404"),
+        (("documents", "retry", "404"), "There is no document 404"),
+        (("documents", "list", "--status", "lost"), "There is no status 'lost'"),
+        (("documents", "list", "--collection", "none"), "There is no collection none"),
+        (("search", "x", "--collection", "none"), "There is no collection none"),
+        (("status", "--collection", "none"), "There is no collection none"),
+        (("collections", "rename", "none", "some"), "There is no collection none"),
+        (("collections", "delete", "none", "--yes"), "There is no collection none"),
+        (("collections", "create", "tiny", "--chunk-size", "1"), "chunk_size"),
+    ],
+    ids=" ".join,
+)
+async def test_what_cannot_be_done_is_one_sentence(yard: Yard, command: tuple[str, ...], sentence: str) -> None:
+    code, said = await yard.penstock(*command)
+    assert (code, sentence in said, "Traceback" in said) == (2, True, False), said
+
+
+async def test_collections(yard: Yard) -> None:
+    assert (await yard.penstock("collections", "list"))[1].startswith("There is no collection")
+    made = await yard.ask("collections", "create", "mill", "--chunk-size", "500", "--chunk-overlap", "50")
+    assert (made["name"], made["chunk_size"], made["chunk_overlap"]) == ("mill", 500, 50)
+    code, said = await yard.penstock("collections", "create", "mill")
+    assert (code, "There is a collection mill already" in said) == (2, True), said
+    assert (await yard.ask("collections", "set", "mill", "--ocr-language", "de"))["ocr_language"] == "de"
+    assert (await yard.ask("collections", "set", "mill"))["chunk_size"] == 500
+    assert (await yard.ask("collections", "rename", "mill", "water mill"))["name"] == "water mill"
+    assert [each["name"] for each in (await yard.ask("collections", "list"))["collections"]] == ["water mill"]
+    assert "water mill" in (await yard.penstock("collections", "list"))[1]
+    assert await yard.penstock("search", "anything") == (0, "Nothing was found.\n"), (
+        "in a database without any document"
+    )
+    assert await yard.ask("collections", "delete", "water mill", "--yes") == {"collection": "water mill", "deleted": 0}
