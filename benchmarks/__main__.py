@@ -1,17 +1,21 @@
-"""`python -m benchmarks engine [--rounds N] [--quick] [--json FILE] [--only NAME]`."""
+"""`python -m benchmarks engine|documents [--rounds N] [--quick] [--json FILE] [--only NAME]`."""
 
 import argparse
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.engine import FLOW, MEASURES, run
+from benchmarks import documents, engine
 from benchmarks.stage import Scale
+from benchmarks.suite import run
+
+EVERY = engine.MEASURES | engine.FLOW | documents.MEASURES
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev bench", description="Measure side by side; medians of rounds.")
-    parser.add_argument("what", choices=["engine"])
+    parser.add_argument("what", choices=["engine", "documents"])
     parser.add_argument("--rounds", type=int, help="rounds of each measure, interleaved (default 5; quick: 2)")
     parser.add_argument("--quick", action="store_true", help="under three minutes: fewer rounds, a tenth of the rows")
     parser.add_argument(
@@ -20,15 +24,17 @@ def main() -> int:
         metavar="FILE",
         help="also write everything there; as the table of the docs if it ends in .md",
     )
-    parser.add_argument(
-        "--only", action="append", choices=[*MEASURES, *FLOW], help="this measure alone; may be repeated"
-    )
-    parser.add_argument("--flow", action="store_true", help="steps, fan-out, schedules and limits instead")
+    parser.add_argument("--only", action="append", choices=list(EVERY), help="this measure alone; may be repeated")
+    parser.add_argument("--flow", action="store_true", help="engine: steps, fan-out, schedules and limits instead")
+    parser.add_argument("--million", action="store_true", help="documents: search in a million chunks")
     given = parser.parse_args()
-    scale = Scale.quick() if given.quick else Scale()
+    scale = Scale.quick() if given.quick else Scale(rounds=5 if given.what == "engine" else 3)
     if given.rounds is not None:
         scale = scale.with_rounds(max(1, given.rounds))
-    asyncio.run(run(scale, given.only or list(FLOW if given.flow else MEASURES), given.json))
+    if given.million:
+        scale = replace(scale, chunks=1_000_000)
+    usual = documents.MEASURES if given.what == "documents" else engine.FLOW if given.flow else engine.MEASURES
+    asyncio.run(run(scale, {name: EVERY[name] for name in given.only or usual}, given.json))
     return 0
 
 

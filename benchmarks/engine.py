@@ -1,12 +1,5 @@
-"""`./dev bench engine`: all measures, one after the other, on one server."""
+"""`./dev bench engine`: the measures of the engine."""
 
-import os
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict
-from pathlib import Path
-
-from benchmarks.cost import clock
-from benchmarks.machine import describe
 from benchmarks.measures import (
     asleep,
     backlog,
@@ -21,10 +14,8 @@ from benchmarks.measures import (
     schedules,
     steps,
 )
-from benchmarks.report import Report, Row
-from benchmarks.stage import Scale, SideFailed, Stage, open_stage
+from benchmarks.suite import Measure
 
-Measure = Callable[[Stage], Awaitable[list[Row]]]
 MEASURES: dict[str, Measure] = {
     "drain": drain.measure,
     "enqueue": enqueue.measure,
@@ -41,27 +32,3 @@ FLOW: dict[str, Measure] = {  # the second half: --flow
     "schedules": schedules.measure,
     "limiter": limiter.measure,
 }
-
-
-async def run(scale: Scale, names: list[str], file: Path | None) -> None:
-    """Run the named measures and report."""
-    began = clock()
-    async with open_stage(scale) as stage:
-        report = Report(await describe(stage.admin), asdict(scale))
-        for name, measure in (MEASURES | FLOW).items():
-            if name not in names:
-                continue
-            print(f"{name} …", end="", flush=True)
-            since = clock()
-            try:
-                report.rows += await measure(stage)
-            except SideFailed as failure:
-                report.rows.append(Row(name, "Penstock", "", [], failure=str(failure)))
-            print(f" {clock() - since:.0f} s", flush=True)
-            if file is not None:
-                report.write(file)
-    report.machine["load after"] = f"{os.getloadavg()[0]:.2f} (1 min), {os.getloadavg()[1]:.2f} (5 min)"
-    report.machine["took"] = f"{clock() - began:.0f} s, {scale.rounds} rounds"
-    report.show()
-    if file is not None:
-        report.write(file)

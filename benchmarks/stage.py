@@ -33,11 +33,16 @@ class Scale:
     pickups: int = 40  # in a round
     deaths: int = 5
     idle: float = 20.0
+    copies: int = 8  # of each file of the corpus
+    watched: int = 1_000  # documents while the memory is watched
+    chunks: int = 100_000  # in the collection that is searched; ten times as many with --million
+    upload: int = 2**30  # bytes
     peers: tuple[str, ...] = ("pgqueuer", "procrastinate")  # whose connections and idle cost are shown, too
 
     @classmethod
     def quick(cls) -> Self:
-        return cls(rounds=2, slow_jobs=300, many=100_000, pickups=20, deaths=1, idle=5.0, peers=())
+        small = cls(rounds=2, slow_jobs=300, many=100_000, pickups=20, deaths=1, idle=5.0, peers=())
+        return replace(small, copies=1, watched=200, chunks=25_000, upload=2**27)
 
     def with_rounds(self, rounds: int) -> Self:
         return replace(self, rounds=rounds)
@@ -94,11 +99,19 @@ class Stage:
         assert running is not None
         return running.pid
 
-    async def database(self, name: str, label: str = "") -> "Arena":
-        """A fresh database with the schema of that system."""
+    @property
+    def home(self) -> Path:
+        return self._server.home
+
+    async def empty_database(self, name: str) -> str:
+        """The address of a new database with nothing in it."""
         database = f"bench_{name}_{next(self._numbers)}"
         await self.admin.execute(f"create database {database}")
-        arena = Arena(self, name, label or name, self._url.with_database(database).reveal())
+        return self._url.with_database(database).reveal()
+
+    async def database(self, name: str, label: str = "") -> "Arena":
+        """A fresh database with the schema of that system."""
+        arena = Arena(self, name, label or name, await self.empty_database(name))
         try:
             await arena.run("install")
         except SideFailed as failure:

@@ -28,7 +28,9 @@ class Loop:
         return self._loop.run_until_complete(self._write(number, pages, chunks))
 
     async def _write(self, number: int, pages: list[Any], chunks: list[Any]) -> int:
-        vectors = self._model.embed([f"{chunk.heading}\n{chunk.text}" if chunk.heading else chunk.text for chunk in chunks])
+        vectors = self._model.embed(
+            [f"{chunk.heading}\n{chunk.text}" if chunk.heading else chunk.text for chunk in chunks]
+        )
         entry = Entry.of(
             version=number,
             collection=1,

@@ -44,7 +44,7 @@ def run_langchain(url: str, folder: Path) -> dict[str, Any]:
 
     model = StaticModel()
 
-    class Static(Embeddings):  # type: ignore[misc]  of the bench group: unknown to mypy without it
+    class Static(Embeddings):  # type: ignore[misc]
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
             vectors: list[list[float]] = model.embed(texts).tolist()
             return vectors

@@ -128,8 +128,8 @@ def _maybe(value: object, read: Callable[[object], T]) -> T | None:
     return None if value is None else read(value)
 
 
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
+def _list(value: object) -> Sequence[Any]:
+    if not isinstance(value, list | tuple):  # a tuple is what a reader in this very process gives
         raise Corrupt("The reader of this format returned something else than a list.")
     return value
 
