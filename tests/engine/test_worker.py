@@ -97,6 +97,20 @@ async def test_what_result_raises(app: Penstock) -> None:
             await app.result(999_999_999, timeout="10s")
 
 
+@pytest.mark.parametrize("text", ["half \udc80 of a character", "a \0 in it"])
+async def test_a_failure_that_postgresql_cannot_keep_as_it_is(app: Penstock, text: str) -> None:
+    """It comes from the name of a hostile file, for example; the job must die of it all the same."""
+
+    @app.job()
+    async def unreadable(ctx: Context) -> None:
+        raise Permanent(text)
+
+    async with working(app):
+        number = await app.enqueue(unreadable())
+        with pytest.raises(JobDead, match=r"(half|a) . (of a character|in it)"):
+            await app.result(number, timeout=10)
+
+
 async def test_an_unknown_error_is_tried_again_and_charged(app: Penstock) -> None:
     tries = []
 

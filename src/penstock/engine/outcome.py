@@ -109,14 +109,19 @@ Outcome = Done | Finished | Waits | Retry | Snooze | Bury | Cancelled | Release
 def describe_failure(kind: str, error: BaseException, cls: str, code: str = "", step: str = "") -> Failure:
     """The failure as it is kept: complete, but without secrets."""
     frames = traceback.extract_tb(error.__traceback__)
-    text = mask("".join(traceback.format_exception(error)))
+    text = readable(mask("".join(traceback.format_exception(error))))
     if len(text) > TRACEBACK_MAX:
         text = text[: TRACEBACK_MAX // 2] + "\n…\n" + text[-TRACEBACK_MAX // 2 :]
-    message = mask(str(error))[:MESSAGE_MAX] or type(error).__name__
+    message = readable(mask(str(error)))[:MESSAGE_MAX] or type(error).__name__
     last = frames[-1] if frames else None
     place = f"{last.filename.rsplit('/', 1)[-1]}:{last.name}" if last else ""
     mark = fingerprint(kind, type(error).__name__, place, message)
     return Failure(cls, type(error).__name__, message, text, mark, code, step)
+
+
+def readable(text: str) -> str:
+    """As PostgreSQL can keep it: a failure that cannot be written down would keep its job running for ever."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
 
 
 def fingerprint(kind: str, error_type: str, place: str, message: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from penstock.database import Database
+from penstock.database import Database, Session
 from penstock.engine.family import count_up
 from penstock.engine.family import sql as family_sql
 from penstock.engine.lanes import wake_lanes
@@ -84,7 +84,8 @@ async def redrive(
             break
         stage, waiting = waiting[:size], waiting[size:]
         tell(f"Redriving {counted(len(stage), 'job')}, {len(waiting):,} to go")
-        await _make_ready(database, stage)
+        async with database.pool.transaction() as tx:
+            await make_ready(tx, stage)
         await _watch(database, stage, set(fingerprints.values()), patience, result)
     result.left = len(waiting)
     return result
@@ -148,15 +149,18 @@ async def _refuse_unchanged(database: Database, ids: list[int]) -> None:
         )
 
 
-async def _make_ready(database: Database, ids: list[int]) -> None:
-    async with database.pool.transaction() as tx:
-        # With its dead descendants: a parent whose children stay dead would die of them again.
-        family = [row["id"] for row in await family_sql.tree_of(tx, ids=ids)]
-        await family_sql.lock_jobs(tx, ids=family)
-        rows = await sql.redrive_jobs(tx, ids=family)
-        await count_up(tx, [row["fanout"] for row in rows])
-        await family_sql.forget_cancelled_children.run(tx, parents=[row["id"] for row in rows])
-        await wake_lanes(tx, {row["lane"] for row in rows})
+async def make_ready(tx: Session, ids: list[int]) -> set[int]:
+    """dead -> ready, in the caller's transaction; the numbers of those that were dead.
+
+    With their dead descendants: a parent whose children stay dead would die of them again.
+    """
+    family = [row["id"] for row in await family_sql.tree_of(tx, ids=ids)]
+    await family_sql.lock_jobs(tx, ids=family)
+    rows = await sql.redrive_jobs(tx, ids=family)
+    await count_up(tx, [row["fanout"] for row in rows])
+    await family_sql.forget_cancelled_children.run(tx, parents=[row["id"] for row in rows])
+    await wake_lanes(tx, {row["lane"] for row in rows})
+    return {row["id"] for row in rows}
 
 
 async def _watch(database: Database, stage: list[int], known: set[str], patience: timedelta, result: Redriven) -> None:
