@@ -88,6 +88,8 @@ async def test_adding_again(yard: Yard, tmp_path: Path) -> None:
 
     again = await add(yard, folder, code=1)
     assert counts(again) == (0, 3, 2, 1)
+    workers = await yard.run("select from penstock.workers")
+    assert len(workers) == 1, "the second time there was nothing to work on"
     assert "failed before" in next(each["reason"] for each in again["documents"] if each["name"] == "drawing.pdf")
 
     plant(folder, gate="The sluice gate is made of steel.")

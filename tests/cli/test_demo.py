@@ -61,7 +61,7 @@ def place() -> Iterator[Path]:
 
 async def test_the_demo(place: Path) -> None:
     demo = await start_demo(place)
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(110):  # 90 s are promised for two cores that have nothing else to do
         printed, _ = await demo.communicate()
     said = printed.decode()
     assert demo.returncode == 0, said

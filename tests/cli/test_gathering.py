@@ -97,3 +97,4 @@ def test_a_deep_tree_is_no_trouble(tmp_path: Path) -> None:
 
 def test_a_name_that_is_no_text_can_be_printed() -> None:
     assert printable(os.fsdecode(b"caf\xe9.txt")) == "caf\\udce9.txt"
+    assert printable("red\x1b[31m\nline") == "red\\x1b[31m\\x0aline"

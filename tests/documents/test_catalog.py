@@ -1,5 +1,8 @@
 """Looking at documents: lists, counts, text, the same status everywhere."""
 
+import json
+from typing import Any
+
 import pytest
 
 from penstock.documents import (
@@ -77,6 +80,52 @@ async def test_lists_go_by_keyset(office: Office) -> None:
         await list_documents(office.app, status="lost")
     with pytest.raises(NotFound, match="no collection"):
         await list_documents(office.app, collection="nowhere\0")
+
+
+async def test_filters_may_be_combined(office: Office) -> None:
+    made = await fill(office)
+    await office.run("update penstock.documents set parent_id = $1 where id <> $1", made["both"])
+    children = {state: number for state, number in made.items() if state != "both"}
+    for collection in (None, "files"):
+        for state in STATES:
+            found = await list_documents(office.app, collection=collection, status=state)
+            expected = {number for name, number in made.items() if name == state or (name, state) == ("both", "failed")}
+            assert {each.id for each in found} == expected
+            inside = await list_documents(office.app, collection=collection, status=state, parent=made["both"])
+            assert [each.id for each in inside] == [children[state]]
+    await create_collection(office.app, "others")
+    for status in (None, *STATES):
+        assert await list_documents(office.app, collection="others", status=status) == []
+        assert await list_documents(office.app, status=status, tenant="acme") == []
+
+
+async def test_a_page_of_a_list_costs_a_page(office: Office) -> None:
+    """Also for a small collection beside a large one, and with plans that know nothing of the values."""
+    await office.add("one")
+    await create_collection(office.app, "large")
+    await office.run(
+        "insert into penstock.documents (collection_id, name, version_id, state, live_id) "
+        "select 2, n::text, 1, 'ready', 1 from generate_series(1, 20000) as n"
+    )
+    await office.run("analyze penstock.documents")
+    asked: dict[str, dict[str, Any]] = {
+        "list_documents": {},
+        "list_in_collection": {"collection": 1, "status": None},
+        "list_members": {"parent": 1, "collection": None, "status": None},
+        "list_in_state": {"collection": None, "state": "queued", "status": "queued"},
+    }
+    async with office.app.transaction() as tx:
+        await tx.execute("set local plan_cache_mode = force_generic_plan")
+        for name, values in asked.items():
+            statement = getattr(catalog.sql, name)
+            arguments = statement.arguments({"tenant": "default", "after": 0, "most": 10, **values})
+            [(plan,)] = await tx.fetch(f"explain (analyze, timing off, format json) {statement.text}", *arguments)
+            assert rows_touched(json.loads(plan)[0]["Plan"]) < 200, (name, plan)
+
+
+def rows_touched(plan: dict[str, Any]) -> float:
+    own: float = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    return own + sum(rows_touched(each) for each in plan.get("Plans", []))
 
 
 async def test_a_document_is_found_by_number_name_and_collection(office: Office) -> None:

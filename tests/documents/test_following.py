@@ -1,5 +1,7 @@
 """A document follows its job, whatever happens to that: by triggers, in the same transaction."""
 
+import json
+import os
 from datetime import timedelta
 
 import asyncpg
@@ -51,6 +53,29 @@ async def test_a_dead_job_fails_its_document_with_the_reason(office: Office) -> 
     }
     assert "traceback" not in shown.error
     assert await office.events(accepted.id) == ["accepted", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [("a\0b", "a?b"), ("a\udc80b", "a?b"), ("\0\0\\\0", "??\\?"), ("\\u0000 🦫 ü", "\\u0000 🦫 ü"), ("", "")],
+    ids=ascii,
+)
+async def test_a_reason_that_jsonb_refuses_does_not_keep_a_job_from_dying(
+    office: Office, message: str, shown: str
+) -> None:
+    """As it comes from the names of hostile files: json keeps it, and jsonb does not."""
+    accepted = await office.add()
+    await office.run(
+        "update penstock.jobs set state = 'dead', fingerprint = 'f', error = $2 where id = $1",
+        accepted.job,
+        json.dumps({"class": "Permanent", "type": "Corrupt", "message": message, "traceback": message}),
+    )
+    document = await office.show(accepted.id)
+    assert document.status == "failed"
+    assert document.error is not None
+    assert document.error["message"] == shown
+    await office.app.cancel(int(accepted.job or 0))
+    assert await office.status(accepted.id) == "failed"
 
 
 async def test_a_redriven_job_takes_its_document_along(office: Office) -> None:
@@ -144,13 +169,14 @@ async def test_an_application_role_can_do_all_of_it(office: Office, settings: Se
     """The owner's triggers run with the rights of who settles the job: those must suffice."""
     accepted = await office.add()
     job = await office.claim_one()
+    role = f"application_{os.getpid()}"  # roles belong to the server, which other tests use at the same time
     address = Address(settings, None, office.app.database.url)
     owner = await address.open_session("test")
     try:
-        await owner.execute("create role penstock_application")
-        await grant_use(owner, role="penstock_application")
+        await owner.execute(f"create role {role}")
+        await grant_use(owner, role=role)
         async with owner.transaction():
-            await owner.execute("set local role penstock_application")
+            await owner.execute(f"set local role {role}")
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 async with owner.transaction():
                     await owner.execute("drop table penstock.documents")
@@ -162,5 +188,5 @@ async def test_an_application_role_can_do_all_of_it(office: Office, settings: Se
             await owner.execute("insert into penstock.blobs (key, digest, size) values ('k', sha256('x'), 1)")
         assert await office.status(accepted.id) == "failed"
     finally:
-        await owner.execute("drop owned by penstock_application; drop role penstock_application")
+        await owner.execute(f"drop owned by {role}; drop role {role}")
         owner.terminate()

@@ -15,6 +15,7 @@ from penstock.documents import (
     Upload,
     create_collection,
     delete_collection,
+    intake,
     retry_document,
 )
 from penstock.engine import Penstock
@@ -183,20 +184,20 @@ async def test_a_deep_queue_refuses(database_url: DatabaseUrl, tmp_path: Path) -
     from penstock.blobs import open_store
 
     async with app:
-        intake = Intake(app, open_store(app.settings))
+        taking = Intake(app, open_store(app.settings))
         for collection in ("files", "others"):
             await create_collection(app, collection)
         for number in range(2):
-            await intake.accept(Upload("files", f"{number}", pieces(b"1")))
+            await taking.accept(Upload("files", f"{number}", pieces(b"1")))
 
         async def never() -> AsyncIterator[bytes]:
             raise AssertionError("nothing is read")
             yield b""
 
         with pytest.raises(QueueFull, match="depth is 2") as caught:
-            await intake.accept(Upload("files", "3", never()))
+            await taking.accept(Upload("files", "3", never()))
         assert caught.value.retry_after > timedelta(0)
-        assert (await intake.accept(Upload("others", "1", pieces(b"1")))).created  # a collection of its own
+        assert (await taking.accept(Upload("others", "1", pieces(b"1")))).created  # a collection of its own
 
 
 async def test_a_deleted_collection_takes_nothing(office: Office) -> None:
@@ -208,6 +209,19 @@ async def test_a_deleted_collection_takes_nothing(office: Office) -> None:
         await office.intake.accept(Upload("files", "a.txt", slow()))
     assert not await office.files()
     assert not await office.rows("documents")
+
+
+async def test_a_deletion_waits_for_an_intake_that_is_under_way(office: Office) -> None:
+    """Otherwise a document could be accepted into a collection that is gone."""
+    waits = "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    async with office.app.transaction() as tx:
+        assert await intake.sql.look_again.first(tx, tenant="default", collection=1, name="a.txt")
+        deleting = asyncio.create_task(delete_collection(office.app, "files"))
+        async with asyncio.timeout(10):
+            while not (await office.run(waits) or deleting.done()):  # within tx, the view would not change
+                await tx.execute("select 1")
+        assert not deleting.done()
+    assert await deleting == 0
 
 
 async def test_tenants_do_not_see_each_other(office: Office) -> None:

@@ -15,7 +15,6 @@ from penstock.documents import (
     delete_document,
     history,
     keep_pages,
-    large_collections,
     list_dead_versions,
     list_documents,
     load_work,
@@ -74,8 +73,6 @@ async def test_counts_follow_every_change(office: Office) -> None:
     assert await tally(office) == (1, 5, 7, 0)
     await office.ready("b.txt", b"three")
     assert await tally(office) == (2, 7, 17, 0)
-    assert [each.chunks for each in await large_collections(office.app.database, more_than=6)] == [7]
-    assert await large_collections(office.app.database, more_than=7) == []
     await delete_document(office.app, made.id)
     await delete_document(office.app, made.id)  # again is the same
     assert await tally(office) == (1, 2, 10, 1)

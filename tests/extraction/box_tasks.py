@@ -66,6 +66,14 @@ def spin(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
         pass
 
 
+def dawdle(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
+    while True:
+        until = time.process_time() + 0.02
+        while time.process_time() < until:
+            pass
+        time.sleep(0.08)
+
+
 def sleep(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
     reply.progress(0, 1)
     time.sleep(arguments.get("seconds", 3600))
@@ -123,7 +131,7 @@ def network(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
     families = {"inet": socket.AF_INET, "inet6": socket.AF_INET6, "netlink": socket.AF_NETLINK, "unix": socket.AF_UNIX}
     answers = {name: _tried(lambda family=family: socket.socket(family).close()) for name, family in families.items()}
     answers["datagram pair"] = _tried(lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
-    answers["stream pair"] = _tried(lambda: [end.close() for end in socket.socketpair()])
+    answers["stream pair"] = _tried(socket.socketpair)
     answers["interfaces"] = _tried(socket.if_nameindex)
     return answers
 
@@ -135,7 +143,7 @@ def attempt(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
     return {
         "read": _tried(outside.read_bytes),
         "write": _tried(lambda: outside.write_bytes(b"x")),
-        "list": _tried(lambda: os.listdir(outside.parent)),
+        "list": _tried(lambda: list(outside.parent.iterdir())),
         "create": _tried(lambda: outside.with_name("new").touch()),
         "remove": _tried(outside.unlink),
         "proc": _tried(Path(f"/proc/{os.getppid()}/environ").read_bytes),
@@ -148,6 +156,13 @@ def attempt(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
         "reopen": _tried(lambda: os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDWR)),
         "write the document": _tried(lambda: os.write(file.fileno(), b"x")),
     }
+
+
+def capabilities(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
+    """Effective, permitted, inheritable, of the first 32."""
+    header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    assert ctypes.CDLL(None).capget(header, sets) == 0
+    return list(sets[:3])
 
 
 def litter(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
@@ -165,6 +180,15 @@ def large_file(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
     with (Path(os.environ["TMPDIR"]) / "large").open("wb") as large:
         large.truncate(arguments["size"])
     return "written"
+
+
+def fill(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
+    """Many files, none of them large."""
+    folder = Path(os.environ["TMPDIR"]) / "sub"
+    folder.mkdir()
+    for number in range(arguments["files"]):
+        (folder / str(number)).write_bytes(b"x" * arguments["size"])
+    time.sleep(3600)
 
 
 def environment(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
@@ -212,6 +236,18 @@ def say_more(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
     """A word too many, after the result."""
     reply.result("first")
     return "second"
+
+
+def lag(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
+    """From now on something else is said before each task begins."""
+    begin = Reply.begin
+
+    def late(self: Reply, token: str) -> None:
+        self.result("late")
+        begin(self, token)
+
+    Reply.begin = late  # type: ignore[method-assign]
+    return os.getpid()
 
 
 def count(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:

@@ -45,6 +45,12 @@ def test_an_archive_lists_its_names() -> None:
     assert reading.facts["members"] == "2"
 
 
+def test_a_list_of_names_that_is_cut_says_so() -> None:
+    reading = made.read(made.zipped({f"{n}": b"" for n in range(10_050)}))
+    assert made.text_of(reading).count("\n") == 9_999
+    assert "first 10,000 of its 10,050 names" in reading.gaps[0].reason
+
+
 def test_members_are_sent() -> None:
     files, gaps = unpack(made.zipped({"a.txt": "x" * 200_000, "sub/b.txt": "y", "empty": ""}))
     assert files == {"a.txt": b"x" * 200_000, "sub/b.txt": b"y", "empty": b""}

@@ -28,7 +28,7 @@ _OTHERS = {".pdf", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".
 _NO_TEXT = {  # and why
     "tika-testMSChart-govdocs-428996.xls": "empty",
     "tika-testMasterFooter.odp": "only images",
-    "tika-testODSMacro.ods": "empty",
+    "tika-testODSMacro.ods": "only images",
     "unstructured-empty.xlsx": "empty",
     "unstructured-fake-text-all-whitespace.txt": "white space",
     "unstructured-picture.pptx": "only images",

@@ -159,3 +159,17 @@ def test_a_sealed_outlook_message_is_encrypted() -> None:
     )
     with pytest.raises(Encrypted, match="key"):
         made.read(raw)
+
+
+def test_a_header_of_megabytes_is_cut() -> None:
+    raw = b"From: a@b.c\r\nTo: d@e.f\r\nSubject: " + b"=?utf-8?q?a?= " * 100_000 + b"\r\n\r\nhi\r\n"
+    assert made.text_of(made.read(raw)).endswith("hi")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "message/rfc822", "application/pdf"])
+def test_a_zero_in_the_name_of_an_encoding_is_no_trouble(kind: str) -> None:
+    raw = (
+        "From: a@b.c\r\nTo: d@e.f\r\nSubject: s\r\nContent-Type: multipart/mixed; boundary=X\r\n\r\n--X\r\n"
+        f'Content-Type: {kind}; charset="a\0b"\r\n\r\nwörds\r\n--X--\r\n'
+    )
+    made.read(raw.encode())

@@ -1,16 +1,16 @@
 import io
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
+from rapidocr.utils.download_file import DownloadFile
 
 from penstock.extraction import ocr_tesseract
 from penstock.extraction.layout import Box
 from penstock.extraction.ocr import Found, choose, compose, ocr, read_both, read_upright
-from penstock.extraction.ocr_rapid import read_lines
+from penstock.extraction.ocr_rapid import _engine, read_lines
 from penstock.extraction.reading import decode_gap, decode_page
 from tests.extraction.papers import LIMITS, Placed, encode, one_page, picture, scan_pdf
 
@@ -55,8 +55,9 @@ def errors(found: str, wanted: str) -> float:
     return above[-1] / len(two)
 
 
-def test_an_image_is_read_without_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("it has called somebody"))
+def test_an_image_is_read_with_the_models_of_the_wheel_and_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DownloadFile, "run", lambda *_: pytest.fail("it looks for a download"))
+    _engine.cache_clear()
     answer = run(encode(letter(), "PNG"), "image/png")
     page = decode_page(answer["pages"][0] | {"headings": [], "tables": []})
 

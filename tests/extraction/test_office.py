@@ -1,7 +1,9 @@
 """Office documents: structure, what kreuzberg leaves out, slides and sheets as pages, bombs."""
 
 import io
+import random
 import struct
+import tracemalloc
 import zipfile
 
 import pytest
@@ -121,9 +123,11 @@ def test_opendocument_slides_are_pages() -> None:
         f"<table:table>{row.format(cell.format('a') + cell.format('b'))}{row.format(cell.format('1'))}</table:table>"
     )
     content = (
-        f"<office:presentation><draw:page>{box('Ti<text:span>tle</text:span>', role='title')}{box('one<text:s/>more', 'two')}"
+        f"<office:presentation><draw:page>{box('Ti<text:span>tle</text:span>', role='title')}"
+        f"{box('one<text:s/>more', 'two')}"
         f"<presentation:notes>{box('Say hello.', role='notes')}</presentation:notes></draw:page>"
-        f"<draw:page><draw:custom-shape><text:p>in a shape</text:p></draw:custom-shape>{table}</draw:page></office:presentation>"
+        f"<draw:page><draw:custom-shape><text:p>in a shape</text:p></draw:custom-shape>{table}</draw:page>"
+        "</office:presentation>"
     )
     pages = made.read(odf("presentation", content)).pages
     assert [page.text for page in pages] == ["Title\n\none more\ntwo\n\nSay hello.", "in a shape\n\na | b\n1"]
@@ -238,3 +242,34 @@ def test_without_libreoffice_a_drawing_is_unsupported(monkeypatch: pytest.Monkey
     monkeypatch.setattr(libreoffice, "_PROGRAMS", ())
     with pytest.raises(Unsupported, match="needs LibreOffice, which is not installed here"):
         made.read(made.compound({"VisioDocument": bytes(64)}))
+
+
+@pytest.mark.parametrize("kind", ["docx", "odt", "epub"])
+def test_nesting_that_would_crash_the_reader_is_refused(kind: str) -> None:
+    raw = {
+        "docx": docx("<w:smartTag>" * 20_000 + "</w:smartTag>" * 20_000),
+        "odt": odf("text", "<text:list>" * 20_000 + "</text:list>" * 20_000),
+        "epub": made.zipped({"mimetype": "application/epub+zip", "a.xhtml": "<div>" * 20_000}),
+    }[kind]
+    with pytest.raises(Suspicious, match="nests"):
+        made.read(raw)
+
+
+def test_a_directory_that_points_nowhere_is_damaged() -> None:
+    raw = bytearray(docx(paragraph("word"), filler=random.Random(3).randbytes(100_000).hex()))
+    at = raw.find(b"PK\1\2")
+    raw[at + 42 : at + 46] = (7).to_bytes(4, "little")
+    with pytest.raises(Corrupt, match="damaged"):
+        made.read(bytes(raw))
+
+
+def test_a_large_sheet_needs_little_memory() -> None:
+    rows = [[f"{row} {column}" for column in range(8)] for row in range(5_000)]
+    tracemalloc.start()
+    try:
+        [page] = made.read(xlsx(("S", rows))).pages
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert page.text.count("\n") == 5_001
+    assert peak < 30_000_000, "a tree of all cells takes more than 40 MB"

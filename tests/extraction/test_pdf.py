@@ -2,16 +2,15 @@ import io
 import re
 import shutil
 import subprocess
-import zlib
 from collections import Counter
 from pathlib import Path
 
 import pikepdf
 import pytest
 
-from penstock.errors import Corrupt, Encrypted, Suspicious, TooMuch
+from penstock.errors import Corrupt, Encrypted, TooMuch
+from penstock.extraction import pdf_file
 from penstock.extraction.pdf import MOST_GAPS, read_pdf
-from penstock.extraction.pdf_text import HYPHEN, mend
 from penstock.extraction.reading import Reading
 from tests.extraction.papers import (
     CATALOG,
@@ -29,7 +28,6 @@ from tests.extraction.papers import (
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus"
 FORM = b"/Type/XObject/Subtype/Form/BBox[0 0 600 800]"
-CALLS_FORM = b"/Resources<</XObject<</F 5 0 R>>>>"
 
 
 def read(raw: bytes, **limits: int) -> Reading:
@@ -76,9 +74,6 @@ def test_a_page_drawn_in_no_order_is_read_by_place() -> None:
 
 
 def test_words_torn_at_the_end_of_a_line_are_joined_when_that_is_sure() -> None:
-    assert mend(f"com{HYPHEN}pile", frozenset()) == "compile"
-    assert mend(f"run{HYPHEN}time", frozenset({"run-time"})) == "run-time"  # the document writes it so elsewhere
-    assert mend(f"Mask{HYPHEN}RCNN and 2{HYPHEN}3", frozenset()) == "Mask-RCNN and 2-3"
     raw = text_pdf([(50, 700, 10, "We compile, and com-"), (50, 688, 10, "pile again")])
     assert texts(raw) == ["We compile, and compile again"]
 
@@ -127,6 +122,32 @@ def test_title_author_and_attachments() -> None:
     reading = read(written.getvalue())
     assert reading.title == "A Title"
     assert reading.facts == {"author": "Ada", "attachments": "1"}
+
+
+def test_half_a_character_in_a_title_does_no_harm() -> None:
+    half = b"<FEFFD800>"
+    raw = write_pdf(
+        [
+            b"<</Type/Catalog/Pages 2 0 R/Outlines 5 0 R>>",
+            b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            page(4, b"/Resources" + FONT),
+            stream(draw_text([(50, 700, 12, "text")])),
+            b"<</First 6 0 R/Last 6 0 R/Count 1>>",
+            b"<</Title%s/Parent 5 0 R/Dest[3 0 R/Fit]>>" % half,
+            b"<</Title%s>>" % half,
+        ]
+    ).replace(b"/Root 1 0 R", b"/Root 1 0 R/Info 7 0 R")
+
+    assert (texts(raw), read(raw).title) == (["text"], "")
+
+
+def test_a_large_file_is_read_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pdf_file, "IN_MEMORY", 0)
+    path = tmp_path / "large.pdf"
+    path.write_bytes(text_pdf([(50, 700, 12, "from the file")]))
+
+    with path.open("rb") as file:
+        assert [each.text for each in read_pdf(file, arguments()).pages] == ["from the file"]
 
 
 def test_a_password_is_needed() -> None:
@@ -250,50 +271,6 @@ def test_a_loop_among_the_pages_ends(raw: bytes) -> None:
 @pytest.mark.parametrize("raw", [b"%PDF-1.7\n", b"%PDF-1.7\n" + bytes(range(256)) * 40], ids=["cut", "noise"])
 def test_what_cannot_be_repaired_is_corrupt(raw: bytes) -> None:
     with pytest.raises(Corrupt, match="damaged and cannot be repaired"):
-        read(raw)
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        one_page(CALLS_FORM, b"/F Do", stream(b"/F Do /F Do", FORM + CALLS_FORM)),
-        one_page(CALLS_FORM, b"/F Do", stream(b"/F Do /F Do", FORM)),  # it uses the resources of the page
-        one_page(CALLS_FORM, b"/F Do", stream(b"/F Do", FORM + CALLS_FORM).replace(b"/Form", b"/F#6frm")),
-    ],
-    ids=["itself", "inherited", "hidden name"],
-)
-def test_a_form_that_draws_itself_is_refused(raw: bytes) -> None:
-    with pytest.raises(Suspicious, match="draws itself"):
-        read(raw)
-
-
-def test_forms_of_forms_of_forms_are_refused_by_what_they_draw() -> None:
-    nested = [
-        stream(b"/F Do " * 10, FORM + b"/Resources<</XObject<</F %d 0 R>>>>" % (number + 1)) for number in range(5, 14)
-    ]
-
-    with pytest.raises(Suspicious, match="draws more than 100,000 forms"):
-        read(one_page(CALLS_FORM, b"/F Do", *nested, stream(b"0 0 m 1 1 l S", FORM)))
-
-
-def test_a_form_that_only_lists_itself_is_harmless() -> None:
-    drawn = stream(
-        draw_text([(50, 700, 10, "inside")]),
-        FORM + b"/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>/XObject<</F 5 0 R>>>>",
-    )
-
-    assert texts(one_page(CALLS_FORM, b"/F Do", drawn)) == ["inside"]
-
-
-def test_a_page_that_unpacks_to_gigabytes_is_refused() -> None:
-    packer, packed = zlib.compressobj(9), b""
-    for _ in range(65):
-        packed += packer.compress(b" " * 2**20)
-    packed += packer.flush()
-    twice = stream(zlib.compress(packed, 9), b"/Filter[/FlateDecode/FlateDecode]")
-    raw = write_pdf([CATALOG, b"<</Type/Pages/Kids[3 0 R]/Count 1>>", page(4), twice])
-
-    with pytest.raises(Suspicious, match="unpacks to more than 64 MB"):
         read(raw)
 
 

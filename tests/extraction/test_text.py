@@ -1,6 +1,7 @@
 """Plain formats: encodings, Markdown, tables, JSON, notebooks."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -189,3 +190,14 @@ def test_a_notebook_is_read_cell_by_cell() -> None:
     [page] = reading.pages
     assert page.text == "Leaks\n\nHow we *found* them.\n\nprint(leaks)\n\nthree\n\n42"
     assert [heading.title for heading in page.headings] == ["Leaks"] and reading.title == "Leaks"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["# " + "[" * 100_000, "|-" * 1_000_000, "a|b\n-|-\n" * 50_000, "# " + " " * 200_000 + "x", "```\n" * 50_000],
+)
+def test_no_markdown_is_slow(text: str) -> None:
+    began = time.process_time()
+    [page] = made.read(text.encode(), "a.md").pages
+    assert time.process_time() - began < 3
+    assert len(page.text) == len(text)

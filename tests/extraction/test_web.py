@@ -131,3 +131,8 @@ def test_broken_xml_is_read_without_its_structure() -> None:
 def test_deep_xml_is_read() -> None:
     raw = b'<?xml version="1.0"?>' + b"<a>" * 100_000 + b"deep" + b"</a>" * 100_000
     assert made.text_of(made.read(raw)) == "deep"
+
+
+@pytest.mark.parametrize("encoding", ["no-such", "utf-7", "cp037", "big5"])
+def test_xml_in_an_encoding_that_the_parser_does_not_know_is_read(encoding: str) -> None:
+    assert made.text_of(made.read(f'<?xml version="1.0" encoding="{encoding}"?><a>words</a>'.encode())) == "words"

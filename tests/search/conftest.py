@@ -1,10 +1,8 @@
 """A library: documents without files and jobs, put into the index as preparing them would."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 from asyncpg import Record
 
@@ -12,7 +10,9 @@ from penstock.database import Database, Session
 from penstock.models import Models
 from penstock.search import CollectionRef, Entry, Found, Index, Passage, Query, find, prepare_model
 
-BLOB = "insert into penstock.blobs (key, digest, size) values ($1, sha256(convert_to($1::text, 'utf8')), 1) returning id"
+BLOB = (
+    "insert into penstock.blobs (key, digest, size) values ($1, sha256(convert_to($1::text, 'utf8')), 1) returning id"
+)
 
 
 class Library:
@@ -41,7 +41,9 @@ class Library:
             self.collections[name] = CollectionRef(row["id"], "static", language)
         return self.collections[name]
 
-    async def accept(self, name: str, *, collection: str = "main", metadata: str = "{}", media_type: str = "text/plain") -> int:
+    async def accept(
+        self, name: str, *, collection: str = "main", metadata: str = "{}", media_type: str = "text/plain"
+    ) -> int:
         """A new document without a version."""
         ref = await self.collection(collection)
         [row] = await self.run(
@@ -121,7 +123,8 @@ class Library:
                 document,
             )
             await tx.execute(
-                "update penstock.documents set state = 'deleted', live_id = null, deleted_at = now() where id = $1", document
+                "update penstock.documents set state = 'deleted', live_id = null, deleted_at = now() where id = $1",
+                document,
             )
 
     async def clear(self, version: int, *, most: int = 2000) -> int:

@@ -35,19 +35,16 @@ async def ask(
         return answer.status, answer
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]", "mill.localhost"])
-@pytest.mark.parametrize("with_port", [True, False])
-async def test_names_of_this_machine(port: int, host: str, with_port: bool) -> None:
-    assert (await ask(port, Host=f"{host}:{port}" if with_port else host))[0] == 200
+async def test_names_of_this_machine(port: int) -> None:
+    for host in ("localhost", "127.0.0.1", "127.8.8.8", "[::1]", "mill.localhost"):
+        assert (await ask(port, Host=host))[0] == 200, host
+        assert (await ask(port, Host=f"{host}:{port}"))[0] == 200, host
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil.example", "[::1"]
-)
-async def test_foreign_names_that_point_here(port: int, host: str) -> None:
-    status, answer = await ask(port, Host=f"{host}:{port}")
-    assert status == 403
-    assert answer.content_type == "application/problem+json"
+async def test_foreign_names_that_point_here(port: int) -> None:
+    for host in ("evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil.example", "[::1"):
+        status, answer = await ask(port, Host=f"{host}:{port}")
+        assert (status, answer.content_type) == (403, "application/problem+json"), host
 
 
 async def test_pages_of_other_sites(port: int) -> None:

@@ -17,6 +17,7 @@ WISHES: list[object] = [
     {"name": "a", "chunk_overlap": 900},
     {"name": "a", "model": "../x"},
     {"name": "a", "colour": "red"},
+    {"name": "a", "\ud800": "red"},
     [],
     "a",
 ]

@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from penstock.errors import (
+    BadValue,
     DatabaseTrouble,
     KeyInFlight,
     NameTaken,
@@ -168,3 +169,8 @@ def test_our_own_errors(error: Refused | QueueFull | DatabaseTrouble, status: in
     assert json.loads(bytes(answer.body))["detail"] == str(error)
     if isinstance(error, QueueFull):
         assert answer.headers["Retry-After"] == "7"
+
+
+def test_a_detail_that_cannot_be_sent_is_mended() -> None:
+    """Half of a character, which JSON may carry in, is no reason for a 500."""
+    assert json.loads(bytes(refuse(BadValue("no \ud800")).body))["detail"] == "no ?"

@@ -143,6 +143,12 @@ async def test_no_such_collection(api: Api) -> None:
     assert api.blobs() == []
 
 
+async def test_bodies_that_are_not_the_document(api: Api) -> None:
+    assert (await api.put("a.txt", headers={"Content-Encoding": "gzip"})).status == 415
+    assert (await api.put("a.txt", headers={"Content-Range": "bytes 0-4/10"})).status == 400
+    assert await api.names() == []
+
+
 async def test_too_large(api: Api) -> None:
     announced = await api.put("a.bin", io.BytesIO(b"x" * (MOST + 1)))
     assert (announced.status, announced.json["title"]) == (413, "Body too large")

@@ -18,7 +18,7 @@ from penstock.cli.gathering import Gathered, gather, printable
 from penstock.cli.running import Stop, run_until_stopped
 from penstock.cli.tally import Entry, Tally
 from penstock.engine.wording import counted
-from penstock.errors import BadValue
+from penstock.errors import BadValue, PenstockError
 from penstock.settings import LogSettings, load_settings
 
 if TYPE_CHECKING:
@@ -50,7 +50,12 @@ def add(
             adding = asyncio.create_task(_add(gathered, tally, facts, show, say, wait=wait, replace=replace))
             return await _until_stopped(adding, stop)
 
-    code = run_until_stopped(settings, main)
+    try:
+        code = run_until_stopped(settings, main)
+    except PenstockError:
+        if tally.entries:  # what was accepted before must be known
+            _report(tally, gathered, interrupted=True, as_json=as_json)
+        raise
     _report(tally, gathered, interrupted=code >= 128, as_json=as_json)
     raise typer.Exit(code or int(any(tally.failures)))
 
@@ -107,23 +112,32 @@ async def _follow(
     from penstock.cli.watching import Watcher
 
     watcher = Watcher(product, tally, show, say)
-    if not await watcher.is_served():
-        watcher.work()
-    tally.waiting = wait or watcher.working
+    served = await watcher.is_served()
+    tally.waiting = wait or not served
     try:
+        if not served and await _first_open(tally, adding):
+            watcher.work()
         if tally.waiting:
             await watcher.until_settled(adding)
         while not adding.done():
             await asyncio.wait([adding], timeout=0.25)
             show()
         await adding
-        if not tally.waiting and tally.open:
+        if not tally.waiting:
             await watcher.look()
         if watcher.working and (others := await watcher.others_waiting()):
             number = "more than 10,000 other documents" if others > 10_000 else counted(others, "other document")
             say(f"There are {number} without a worker: start one with `penstock worker` or `penstock up`.")
     finally:
         await watcher.stop()
+
+
+async def _first_open(tally: Tally, adding: "asyncio.Task[None]") -> bool:
+    """Whether there is anything to work on: known with the first document, or at the end."""
+    appeared = asyncio.create_task(tally.appeared.wait())
+    await asyncio.wait([adding, appeared], return_when=asyncio.FIRST_COMPLETED)
+    appeared.cancel()
+    return bool(tally.open)
 
 
 def _report(tally: Tally, gathered: Gathered, *, interrupted: bool, as_json: bool) -> None:

@@ -86,13 +86,20 @@ def show(reference: Reference, as_json: Json = False) -> None:
 def text(reference: Reference) -> None:
     """Print the text of a document, as search has it."""
 
+    terminal = sys.stdout.isatty()
+
     async def read(penstock: Penstock) -> None:
         document = await find_document(penstock, reference)
         async for piece in read_text(penstock, document.id):
-            sys.stdout.write(piece)
+            sys.stdout.write(_harmless(piece) if terminal else piece)
         sys.stdout.write("\n")
 
     ask(read)
+
+
+def _harmless(text: str) -> str:
+    """What a document says must not command the terminal."""
+    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
 
 
 @app.command("history")

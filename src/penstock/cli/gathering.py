@@ -99,5 +99,10 @@ def _reason(error: OSError) -> str:
 
 
 def printable(text: object) -> str:
-    """A path as it can be printed: the file system allows names that are no text."""
-    return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
+    """A path or a reason as it can be printed: names need not be text, and must not command the terminal."""
+    known = str(text).encode("utf-8", "backslashreplace").decode("utf-8")
+    return (
+        known
+        if known.isprintable()
+        else "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in known)
+    )

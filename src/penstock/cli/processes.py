@@ -50,10 +50,12 @@ def api(
 
 def worker(
     place: Annotated[
-        str, typer.Argument(metavar="[MODULE:APP]", help="The application whose jobs to run, e.g. shop.jobs:app; without it, documents.")
+        str,
+        typer.Argument(metavar="[MODULE:APP]", help="The application whose jobs to run; without it, documents."),
     ] = "",
     concurrency: Annotated[
-        int | None, typer.Option(min=1, max=100_000, help="Jobs at the same time, per queue.", show_default="100; for documents, by the processors")
+        int | None,
+        typer.Option(min=1, max=100_000, help="Jobs at the same time, per queue.", show_default="100; documents: few"),
     ] = None,
     queues: Annotated[str, typer.Option(help="Only these queues, each with its own number: cpu=2,llm=50.")] = "",
     drain: Annotated[str, typer.Option(help="How long running jobs may go on after SIGTERM.")] = "20s",

@@ -1,5 +1,6 @@
 """What `penstock add` has done so far: for its display, its report and its exit code."""
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -44,6 +45,7 @@ class Tally:
     steps: Counter[str] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
     waiting: bool = False  # for the documents to be ready
+    appeared: asyncio.Event = field(default_factory=asyncio.Event)  # the first open document
     _settled: int = 0
 
     def note(self, entry: Entry) -> None:
@@ -52,6 +54,7 @@ class Tally:
         self.looked_at += entry.added != "member"
         if entry.id is not None and entry.added != "refused" and entry.status == OPEN:
             self.open[entry.id] = entry
+            self.appeared.set()
 
     def settle(self, number: int, status: str, reason: str | None, gaps: int) -> None:
         entry = self.open.pop(number)

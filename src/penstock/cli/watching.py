@@ -13,6 +13,7 @@ from collections.abc import Callable
 from penstock.cli.tally import DELETED, OPEN, READY, Entry, Tally
 from penstock.database import Session, statements
 from penstock.documents.changes import watch_changes
+from penstock.errors import DatabaseTrouble
 from penstock.pipelines import Product
 
 sql = statements(__file__)
@@ -20,6 +21,7 @@ sql = statements(__file__)
 KIND = "prepare_document"
 LOOK_EVERY = 0.5  # seconds, without a notification
 REST = 5  # times as long as the look took: how busy the display may keep the database
+MOST_REST = 2.0  # seconds
 SERVED_EVERY = 2.0
 
 
@@ -53,13 +55,16 @@ class Watcher:
             while True:
                 last_look = adding.done()
                 began = time.monotonic()
-                await self.look()
+                try:
+                    await self.look()
+                    await self._keep_served()
+                except DatabaseTrouble:
+                    last_look = False  # it passes: look again
                 self._show()
                 if last_look and not self._tally.open:
                     return
-                await self._keep_served()
                 took = time.monotonic() - began
-                await asyncio.sleep(REST * took)
+                await asyncio.sleep(min(REST * took, MOST_REST))
                 await changed.wait(LOOK_EVERY)
 
     async def look(self) -> None:
@@ -92,7 +97,7 @@ class Watcher:
                 await self._working
                 self.work()
             return
-        if time.monotonic() - self._served_at > SERVED_EVERY:
+        if self._tally.open and time.monotonic() - self._served_at > SERVED_EVERY:
             self._served_at = time.monotonic()
             if not await self.is_served():
                 self.work()

@@ -20,11 +20,9 @@ from penstock.documents.changes import Announcer, Watch, watch_changes
 from penstock.documents.changing import cancel_document, delete_document, retry_document
 from penstock.documents.cleaning import (
     DeadVersion,
-    LargeCollection,
     clear_old_versions,
     collect_blobs,
     compact_tallies,
-    large_collections,
     list_dead_versions,
     sweep_answers,
 )
@@ -38,10 +36,11 @@ from penstock.documents.collection import (
     list_collections,
 )
 from penstock.documents.explain import explain_document
-from penstock.documents.intake import Accepted, AlreadyThere, Intake, Upload
-from penstock.documents.members import Members, add_members
+from penstock.documents.intake import Intake
+from penstock.documents.members import Members, add_members, count_family
 from penstock.documents.publish import Work, keep_pages, load_work, publish
 from penstock.documents.reconcile import Reconciled, reconcile
+from penstock.documents.upload import Accepted, AlreadyThere, Upload
 
 __all__ = [
     "STATES",
@@ -54,7 +53,6 @@ __all__ = [
     "Document",
     "Event",
     "Intake",
-    "LargeCollection",
     "Members",
     "PageText",
     "Reconciled",
@@ -67,6 +65,7 @@ __all__ = [
     "clear_old_versions",
     "collect_blobs",
     "compact_tallies",
+    "count_family",
     "counts",
     "create_collection",
     "delete_collection",
@@ -77,7 +76,6 @@ __all__ = [
     "find_document",
     "history",
     "keep_pages",
-    "large_collections",
     "list_chunks",
     "list_collections",
     "list_dead_versions",

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from asyncpg import Record
@@ -134,19 +135,17 @@ async def list_documents(
     if not 0 <= after <= LARGEST or not 0 <= (parent or 0) <= LARGEST:
         return []
     number = None if collection is None else await _collection_id(app, collection, tenant)
-    rows = await app.database.pool.repeat(
-        lambda session: sql.list_documents(
-            session,
-            tenant=tenant,
-            collection=number,
-            state="queued" if status == "processing" else status,
-            status=status,
-            parent=parent,
-            after=after,
-            most=most,
-        )
-    )
-    return [_read(row) for row in rows]
+    common: dict[str, Any] = {"tenant": tenant, "after": after, "most": most}
+    if parent is not None:
+        statement = partial(sql.list_members, parent=parent, collection=number, status=status, **common)
+    elif status in {"queued", "processing", "failed"} or (status is not None and number is None):
+        state = "queued" if status == "processing" else status
+        statement = partial(sql.list_in_state, collection=number, state=state, status=status, **common)
+    elif number is not None:
+        statement = partial(sql.list_in_collection, collection=number, status=status, **common)
+    else:
+        statement = partial(sql.list_documents, **common)
+    return [_read(row) for row in await app.database.pool.repeat(statement)]
 
 
 async def find_document(app: Penstock, reference: str, *, tenant: str = "default") -> Document:

@@ -4,15 +4,49 @@ where document.id = any (:ids::bigint[]) and document.tenant = :tenant
 order by document.id
 
 -- name: list_documents
+-- All that are not deleted. What is asked more precisely has a statement of its own below, each with an index that has its
+-- order: one statement for all, with conditions that may be null, would walk a million documents for the ten of a collection.
 -- include: facts.sql document
-where document.tenant = :tenant and document.id > :after
-  and (:collection::int is null or document.collection_id = :collection)
-  and (:parent::bigint is null or document.parent_id = :parent)
-  and (case when :state::text is null then document.state <> 'deleted' else document.state = :state end)
-  and (:status::text is null or :status =
-    -- include: status.sql status
-  )
+where document.tenant = :tenant and document.id > :after and document.state <> 'deleted'
 order by document.id limit :most
+
+-- name: list_in_collection
+-- include: facts.sql document
+where document.tenant = :tenant and document.collection_id = :collection and document.id > :after
+  and case when :status::text is null then document.state <> 'deleted' else document.state = :status end
+order by document.id limit :most
+
+-- name: list_members
+-- include: facts.sql document
+where document.tenant = :tenant and document.parent_id = :parent and document.id > :after
+  and (:collection::int is null or document.collection_id = :collection)
+  and case
+    when :status::text is null then document.state <> 'deleted'
+    else :status =
+      -- include: status.sql status
+  end
+order by document.id limit :most
+
+-- name: list_in_state
+-- Over the collections, because the index of what is not ready begins with them; the other states are rarely asked for so.
+with page as materialized (
+  select page.id
+  from penstock.collections as collection
+  cross join lateral (
+    select document.id
+    from penstock.documents as document
+    left join penstock.jobs as job on job.id = document.job_id
+    where document.collection_id = collection.id and document.state = :state and document.id > :after
+      and :status =
+        -- include: status.sql status
+    order by document.id limit :most
+  ) as page
+  where collection.tenant = :tenant and case when :collection::int is null then true else collection.id = :collection end
+  order by page.id limit :most
+)
+-- include: facts.sql document
+where document.id = any (array(select id from page)) and document.tenant = :tenant
+order by document.id
 
 -- name: find_documents
 -- A name may have slashes itself, so that both ways to read the reference are tried.

@@ -11,10 +11,8 @@ from penstock.documents.catalog import Document, show_document
 from penstock.documents.deletion import delete_page
 from penstock.documents.naming import share_of
 from penstock.engine import Penstock
-from penstock.engine.family import cancel_trees, count_up
-from penstock.engine.family import sql as family_sql
-from penstock.engine.lanes import wake_lanes
-from penstock.engine.queue import sql as queue_sql
+from penstock.engine.family import cancel_trees
+from penstock.engine.redrive import make_ready
 from penstock.errors import WrongState
 
 sql = statements(__file__)
@@ -68,7 +66,7 @@ async def redrive_failed(tx: Session, app: Penstock, document: int) -> int | Non
     row = await sql.failed_job.first(tx, document=document)
     if row is None:
         return None
-    if row["dead"] and await _redrive(tx, row["job_id"]):
+    if row["dead"] and row["job_id"] in await make_ready(tx, [row["job_id"]]):
         return int(row["job_id"])  # the document has followed, by its trigger
     if await sql.lock_failed.value(tx, document=document, job=row["job_id"]) is None:
         return None
@@ -76,17 +74,6 @@ async def redrive_failed(tx: Session, app: Penstock, document: int) -> int | Non
     job = await app.enqueue(call, share=share_of(row["tenant"], row["collection"]), tx=tx)
     await sql.queue_again.run(tx, document=document, job=job)
     return int(job)
-
-
-async def _redrive(tx: Session, job: int) -> bool:
-    """dead -> ready, with its dead descendants: a parent whose children stay dead would die of them again."""
-    family = [row["id"] for row in await family_sql.tree_of(tx, ids=[job])]
-    await family_sql.lock_jobs(tx, ids=family)
-    rows = await queue_sql.redrive_jobs(tx, ids=family)
-    await count_up(tx, [row["fanout"] for row in rows])
-    await family_sql.forget_cancelled_children.run(tx, parents=[row["id"] for row in rows])
-    await wake_lanes(tx, {row["lane"] for row in rows})
-    return job in {row["id"] for row in rows}
 
 
 async def replace_in(  # noqa: PLR0913  what the new version is, by name

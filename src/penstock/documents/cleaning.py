@@ -35,15 +35,6 @@ class DeadVersion:
     model: str
 
 
-@dataclass(frozen=True, slots=True)
-class LargeCollection:
-    """A collection whose vectors may need an index."""
-
-    id: int
-    model: str
-    chunks: int
-
-
 async def list_dead_versions(session: Session, *, after: int = 0, most: int = VERSIONS) -> list[DeadVersion]:
     """Versions that are neither live nor the newest, or whose document is deleted, and that nobody works on."""
     rows = await sql.list_dead_versions(session, after=after, most=most)
@@ -86,9 +77,3 @@ async def collect_blobs(database: Database, store: Store, grace: timedelta) -> i
     """Remove bytes that belong to no document, from a part of the store; how many."""
     collected = await collect(database, store, grace, whole=False)
     return collected.files + collected.blobs
-
-
-async def large_collections(database: Database, *, more_than: int) -> list[LargeCollection]:
-    """Collections in which search sees more chunks than this."""
-    rows = await database.pool.repeat(partial(sql.large_collections, more_than=more_than))
-    return [LargeCollection(**row) for row in rows]

@@ -36,12 +36,3 @@ summed as (
   select collection_id, sum(documents), sum(chunks), sum(words), sum(deleted) from old group by collection_id
 )
 select count(*)::int from old
-
--- name: large_collections
-select collection.id, collection.model, tally.chunks
-from penstock.collections as collection
-join (
-  select collection_id, sum(chunks)::bigint as chunks from penstock.tallies group by collection_id
-) as tally on tally.collection_id = collection.id
-where collection.deleted_at is null and tally.chunks > :more_than
-order by collection.id

@@ -8,8 +8,7 @@ transaction. When the answer to its COMMIT is lost, it looks whether it was done
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,16 +21,15 @@ from penstock.documents.idempotency import Claim, claim_key
 from penstock.documents.keeping import keep_blobs
 from penstock.documents.metadata import encode_metadata
 from penstock.documents.naming import check_collection_name, check_document_name, share_of
+from penstock.documents.upload import Accepted, Upload, check_size, taken
 from penstock.engine import Penstock
 from penstock.engine.admission import Admission
 from penstock.engine.failpoint import STEP, reach
 from penstock.engine.lanes import Lanes
 from penstock.errors import (
-    BadRequest,
     BodyTooLarge,
     CallTimedOut,
     ConnectionLost,
-    NameTaken,
     NotFound,
     QueueFull,
     Refused,
@@ -43,49 +41,6 @@ sql = statements(__file__)
 KIND = "prepare_document"
 ROUTE = "upload"
 UNSERVED = "accepted; no worker is running: start one with `penstock worker` or `penstock up`"
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """What somebody wants to put in."""
-
-    collection: str
-    name: str
-    content: AsyncIterator[bytes]
-    size: int | None = None  # as announced; another size is an error
-    uploaded_by: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    replace: bool = False
-    idempotency_key: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """What became of an upload."""
-
-    id: int
-    version: int
-    collection: str
-    name: str
-    status: str
-    created: bool  # a new document, or a new version of one
-    unchanged: bool  # the same content was there already, and nothing was done
-    served: bool  # a live worker prepares documents
-    message: str
-    digest: str  # sha-256, in hexadecimal digits
-    size: int
-    job: int | None
-
-    def answer(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-class AlreadyThere(NameTaken):
-    """A document of this name is there; `digest_equal` says whether with the same content, if that was looked at."""
-
-    def __init__(self, message: str, *, existing: int, digest_equal: bool | None = None) -> None:
-        super().__init__(message, existing=existing)
-        self.digest_equal = digest_equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +106,7 @@ class Intake:
         if row is None:
             raise NotFound(f"There is no collection {collection}: make it with `penstock collections create` first.")
         if row["existing"] is not None and not upload.replace and not taken_is_fine:
-            raise _taken(name, collection, row["existing"])
+            raise taken(name, collection, row["existing"])
         share = share_of(tenant, collection)
         if (
             not taken_is_fine
@@ -166,7 +121,7 @@ class Intake:
         stored = await self.store.write(upload.content, most=self.app.settings.limits.bytes)
         reach(f"{STEP}accept")
         try:
-            _check_size(upload, stored.size)
+            check_size(upload, stored.size)
             done = await self._commit(wish, stored, claim)
         except (Refused, QueueFull):  # of anything else nobody knows whether it was committed: the collector will see
             await asyncio.shield(self.store.remove(stored.key))
@@ -200,19 +155,18 @@ class Intake:
         return bool(await self.app.database.pool.repeat(look))
 
     async def _write(self, tx: Session, wish: _Wish, stored: Stored) -> _Done:
-        if await sql.hold_collection.value(tx, id=wish.collection_id) is None:
+        seen = await sql.look_again.first(tx, tenant=wish.tenant, collection=wish.collection_id, name=wish.name)
+        if seen is None:
             raise NotFound(f"The collection {wish.collection} was deleted meanwhile.")
-        existing = await sql.find_existing.first(tx, tenant=wish.tenant, collection=wish.collection_id, name=wish.name)
-        if existing is not None:
-            equal = existing["digest"] == stored.digest
-            if not wish.replace:
-                raise _taken(wish.name, wish.collection, existing["id"], digest_equal=equal)
-            if equal:
-                return await self._leave(tx, wish, existing)
-            return await self._replace(tx, wish, stored, existing)
+        if seen["id"] is None:
+            return await self._insert(tx, wish, stored, seen["new_document"], seen["new_version"])
+        equal = seen["digest"] == stored.digest
+        if not wish.replace:
+            raise taken(wish.name, wish.collection, seen["id"], digest_equal=equal)
+        return await (self._leave(tx, wish, seen) if equal else self._replace(tx, wish, stored, seen))
+
+    async def _insert(self, tx: Session, wish: _Wish, stored: Stored, document: int, version: int) -> _Done:
         blob = (await keep_blobs(tx, [stored], tenant=wish.tenant))[stored.digest]
-        [ids] = await sql.reserve(tx)
-        document, version = ids["document"], ids["version"]
         job = await self.app.enqueue(
             self.app.kinds[KIND](document=document, version=version),
             share=share_of(wish.tenant, wish.collection),
@@ -299,22 +253,6 @@ def _accepted(wish: _Wish, stored: Stored, document: int, number: int, job: int)
     )
 
 
-def _taken(name: str, collection: str, existing: int, *, digest_equal: bool | None = None) -> AlreadyThere:
-    same = " with the same content" if digest_equal else ""
-    return AlreadyThere(
-        f"There is a document {name} in {collection} already{same}: its number is {existing}. Use another name, or replace it.",
-        existing=existing,
-        digest_equal=digest_equal,
-    )
-
-
-def _check_size(upload: Upload, size: int) -> None:
-    if upload.size is not None and upload.size != size:
-        raise BadRequest(
-            f"{upload.size:,} bytes were announced, and {size:,} came: nothing was kept. Send the document again."
-        )
-
-
 async def _hash(upload: Upload, most: int) -> tuple[bytes, int]:
     """The digest of a body that need not be kept."""
     digest, size = hashlib.sha256(), 0
@@ -323,5 +261,5 @@ async def _hash(upload: Upload, most: int) -> tuple[bytes, int]:
         if size > most:
             raise BodyTooLarge(f"More than {most:,} bytes: that is the most for one document (limits.bytes).")
         digest.update(piece)
-    _check_size(upload, size)
+    check_size(upload, size)
     return digest.digest(), size

@@ -11,20 +11,20 @@ left join penstock.documents as existing
   on existing.tenant = :tenant and existing.collection_id = collection.id and existing.name = :name and existing.state <> 'deleted'
 where collection.tenant = :tenant and collection.name = :collection and collection.deleted_at is null
 
--- name: hold_collection
--- It cannot be deleted before our commit, and if it is, we see it.
-select id from penstock.collections where id = :id and deleted_at is null for key share
-
--- name: find_existing
-select document.id, document.state, document.job_id, document.version_id, version.number, blob.digest, blob.size, blob.key
-from penstock.documents as document
-join penstock.versions as version on version.id = document.version_id
-join penstock.blobs as blob on blob.id = version.blob_id
-where document.tenant = :tenant and document.collection_id = :collection and document.name = :name and document.state <> 'deleted'
-
--- name: reserve
--- The job's arguments name the document and its version, and both rows name the job: so the numbers come first.
-select nextval('penstock.jobs_id_seq') as document, nextval('penstock.versions_id_seq') as version
+-- name: look_again
+-- In the transaction: the collection, which cannot be deleted before our commit; who has the name; and numbers for what will
+-- be new, because the job's arguments name the document and its version, and both rows name the job.
+select nextval('penstock.jobs_id_seq') as new_document, nextval('penstock.versions_id_seq') as new_version,
+  document.id, document.state, document.job_id, document.version_id, version.number, blob.digest, blob.size, blob.key
+from penstock.collections as collection
+left join (
+  penstock.documents as document
+  join penstock.versions as version on version.id = document.version_id
+  join penstock.blobs as blob on blob.id = version.blob_id
+) on document.tenant = :tenant and document.collection_id = collection.id and document.name = :name
+  and document.state <> 'deleted'
+where collection.id = :collection and collection.deleted_at is null
+for key share of collection
 
 -- name: insert_document
 -- (new) -> queued. No row: somebody else has the name.

@@ -61,6 +61,11 @@ async def add_members(tx: Session, app: Penstock, work: Work, members: Sequence[
     )
 
 
+async def count_family(session: Session, document: int) -> int:
+    """How many documents there are of the upload to which this one belongs: a small archive can become a billion."""
+    return int(await sql.count_family.value(session, document=document))
+
+
 async def _name(tx: Session, work: Work, members: Sequence[tuple[str, Stored]]) -> dict[str, Stored]:
     """Names that are free, or belong to a member already: an upload may have taken one, and an archive may have one twice."""
     wanted = [(member_name(work.name, name), stored) for name, stored in members]

@@ -50,3 +50,17 @@ told as (
   select tenant, collection_id, id, 'accepted', jsonb_build_object('version', 1, 'parent', :parent::bigint) from document
 )
 select id, pg_notify('penstock_changed', '') from document
+
+-- name: count_family
+-- Up to what was uploaded, and down again.
+with recursive above as (
+  select id, parent_id from penstock.documents where id = :document
+  union all
+  select document.id, document.parent_id from penstock.documents as document join above on document.id = above.parent_id
+),
+family as (
+  select id from above where parent_id is null
+  union all
+  select document.id from penstock.documents as document join family on document.parent_id = family.id
+)
+select count(*) from family

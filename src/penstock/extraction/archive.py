@@ -64,6 +64,8 @@ def read_archive(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) 
         raise Encrypted(LOCKED)
     page = draft.page(1)
     gaps = [] if count else [Gap(None, "no text in it: the archive is empty")]
+    if count > _MOST_NAMES:
+        gaps.append(Gap(None, f"only the first {_MOST_NAMES:,} of its {count:,} names are listed"))
     return Reading(media_type, [page] if page.text else [], facts={"members": str(count)}, gaps=gaps)
 
 

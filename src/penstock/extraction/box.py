@@ -45,6 +45,7 @@ class Box:
 
     def _perform(self, request: dict[str, Any], raw: io.FileIO) -> None:
         reply = Reply(self.connection)
+        reply.begin(request["token"])
         try:
             module, _, function = self.tasks[request["task"]].partition(":")
             task: Task = getattr(importlib.import_module(module), function)

@@ -17,7 +17,7 @@ from penstock import telemetry
 from penstock.errors import Corrupt, JobFailure, ResourceLimit, Transient, Unreadable
 from penstock.extraction.child import Child, Crash, Crashed, Design
 from penstock.extraction.exchange import Progress, Request, Sink
-from penstock.extraction.frames import Ended, Nonsense
+from penstock.extraction.frames import Ended, Nonsense, Stale
 from penstock.extraction.scratch import Scratch
 from penstock.extraction.watch import memory_sentence
 from penstock.settings import Settings
@@ -138,9 +138,8 @@ class Boxes:
     async def _try_twice(self, request: Request) -> Any:
         """A crash may come from what the child did before: the second try gets a new one."""
         kind = OCR if request.task == OCR else READER
-        child = self._take(kind) or await self._start(kind)
         try:
-            return await self._run(kind, child, request)
+            return await self._try_warm(kind, request)
         except Crashed as crashed:
             failure = self._blame(crashed, request)
             if crashed.parts or self._closed or isinstance(failure, ResourceLimit):
@@ -149,6 +148,12 @@ class Boxes:
             return await self._run(kind, await self._start(kind), request)
         except Crashed as crashed:
             raise self._blame(crashed, request) from None
+
+    async def _try_warm(self, kind: str, request: Request) -> Any:
+        while (child := self._take(kind)) is not None:
+            with suppress(Stale):  # the document before is to blame, not this one
+                return await self._run(kind, child, request)
+        return await self._run(kind, await self._start(kind), request)
 
     async def _run(self, kind: str, child: Child, request: Request) -> Any:
         why = "cancelled"
@@ -159,6 +164,8 @@ class Boxes:
             raise Crashed(await asyncio.shield(self._end(child, why)), parts=ended.args[0]) from None
         except Nonsense as nonsense:
             why = "nonsense"
+            if isinstance(nonsense, Stale) and child.tasks > 1:
+                raise
             log.warning(
                 "a reader process broke the rules", document=request.name, task=request.task, what=str(nonsense)
             )

@@ -6,6 +6,7 @@ kernel kills it when the thread that started it ends, so the loop's own thread s
 
 import asyncio
 import os
+import secrets
 import shutil
 import signal
 import site
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,39 +69,28 @@ class Child:
         self.sandbox: dict[str, Any] = {}
         self.ending: asyncio.Task[Crash] | None = None
         self._doom: ResourceLimit | None = None
-        self._scratch = tempfile.mkdtemp(dir=design.scratch)
-        ours, theirs = socket.socketpair()
-        self._errors, errors = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)  # never read while it runs: full means lost
-        try:
-            self._process = subprocess.Popen(
-                _command(theirs.fileno()),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                pass_fds=[theirs.fileno()],
-                env=_environment(self._scratch),
-                cwd=self._scratch,
-                start_new_session=True,
-            )
-        except BaseException:
-            os.close(self._errors)
-            ours.close()
-            raise
-        finally:
-            os.close(errors)
-            theirs.close()
-        self.pid = self._process.pid
-        self._pidfd = os.pidfd_open(self.pid)
-        self._vitals = Vitals(self.pid, family=design.forks)
-        ours.setblocking(False)
-        self._connection = ours
-        self._frames = Frames(ours)
+        self.scratch = tempfile.mkdtemp(dir=design.scratch)
+        with ExitStack() as opened:  # closes everything again when the start fails
+            self._connection, theirs = (opened.enter_context(end) for end in socket.socketpair())
+            self._errors, errors = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)  # never read while it runs: full means lost
+            opened.callback(os.close, self._errors)
+            with theirs, os.fdopen(errors, "wb") as errors_end:
+                self._process = _launch(theirs.fileno(), errors_end.fileno(), self.scratch)
+            self.pid = self._process.pid
+            opened.callback(self._process.wait)
+            opened.callback(self._process.kill)
+            self._pidfd = os.pidfd_open(self.pid)
+            opened.callback(os.close, self._pidfd)
+            self._vitals = Vitals(self.pid, family=design.forks)
+            opened.pop_all()
+        self._connection.setblocking(False)
+        self._frames = Frames(self._connection)
 
     async def greet(self) -> None:
         """Wait until it has shut itself in; `Ended` or `Nonsense` when it cannot start."""
         setup = {
             "tasks": dict(self.design.tasks),
-            "scratch": self._scratch,
+            "scratch": self.scratch,
             "forks": self.design.forks,
             "memory": 2 * self.design.memory + 2**30 if self.design.net else None,
             "file_size": self.design.memory,
@@ -123,28 +113,30 @@ class Child:
         """The task's result. `Ended` for a crash; `usable` tells whether the box can be kept."""
         self.usable = False
         self.tasks += 1
-        watch = Watch(self._vitals, Allowance(self.design.memory, request.seconds), self._condemn)
+        watch = Watch(self._vitals, Allowance(self.design.memory, request.seconds, self.scratch), self._condemn)
         exchange = Exchange(self._frames, watch, request)
         try:
-            await self._hand_over(request)
+            token = secrets.token_hex(8)
+            await self._hand_over(request, token)
+            await exchange.begin(token)
             value = await exchange.result()
         except Ended:
             if self._doom is not None:
                 raise self._doom from None
             raise Ended(exchange.parts) from None
         except JobFailure:
-            self.usable = exchange.over
+            self.usable = exchange.over and self._doom is None
             raise
         finally:
             watch.stop()
-        self.usable = True
+        self.usable = self._doom is None  # its last word may have crossed our kill
         return value
 
-    async def _hand_over(self, request: Request) -> None:
-        body = wire.encode({"task": request.task, "arguments": request.arguments, "cpu": request.seconds})
+    async def _hand_over(self, request: Request, token: str) -> None:
+        fields = {"task": request.task, "arguments": request.arguments, "cpu": request.seconds, "token": token}
         descriptor = _reopened(request.file.fileno())
         try:
-            await self._frames.send(wire.TASK, body, descriptor)
+            await self._frames.send(wire.TASK, wire.encode(fields), descriptor)
         finally:
             os.close(descriptor)
 
@@ -188,13 +180,22 @@ class Child:
         os.close(self._pidfd)
         self._vitals.close()
         self._connection.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        shutil.rmtree(self.scratch, ignore_errors=True)
         return Crash(_called(self._process.returncode), used.ru_maxrss * 1024, said)
 
 
-def _command(descriptor: int) -> list[str]:
+def _launch(connection: int, errors: int, scratch: str) -> "subprocess.Popen[bytes]":
     options = ("-s", "-P", "-B", "-X", "utf8")  # no packages of the user, none of the working folder, nothing written
-    return [sys.executable, *options, "-m", "penstock.extraction.box", str(descriptor), str(os.getpid())]
+    return subprocess.Popen(
+        [sys.executable, *options, "-m", "penstock.extraction.box", str(connection), str(os.getpid())],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        pass_fds=[connection],
+        env=_environment(scratch),
+        cwd=scratch,
+        start_new_session=True,
+    )
 
 
 def _environment(scratch: str) -> dict[str, str]:

@@ -30,7 +30,14 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str) -> str:
+    if text.isalnum() or not text:
+        return text  # most cells of tables
     return " ".join(clean(text).split())
+
+
+def _tidy(text: str) -> str:
+    text = clean(text).strip()
+    return _BLANK_LINES.sub("\n\n", text) if "\n" in text else text
 
 
 class Allowance:
@@ -72,14 +79,14 @@ class Draft:
 
     def paragraph(self, text: str) -> None:
         """Text with a blank line before it; many blank lines inside become one."""
-        text = _BLANK_LINES.sub("\n\n", clean(text)).strip()
+        text = _tidy(text)
         if text:
             self._separate("\n\n")
             self._append(text)
 
     def line(self, text: str) -> None:
         """Text on a line of its own, without a blank line before it: a list's item, a field."""
-        text = _BLANK_LINES.sub("\n\n", clean(text)).strip()
+        text = _tidy(text)
         if text:
             self._separate("\n")
             self._append(text)
@@ -95,25 +102,20 @@ class Draft:
         """Rows as lines `a | b | c`, empty ones left out; the first row with two cells is the header."""
         header, start, lines = "", self._size, 0
         for row in rows:
-            cells = _trimmed(row)
+            cells = [cell if cell.isalnum() else one_line(cell) for cell in row]
+            while cells and not cells[-1]:
+                cells.pop()
             if not cells:
                 continue
-            self._separate("\n" if lines else "\n\n")
             line = " | ".join(cells)
+            separator = "\n" if lines else "\n\n" if self._parts else ""
             if not lines or (not header and len(cells) - cells.count("") > 1):
-                header, start, lines = line if len(cells) > 1 else "", self._size, 1
+                header, start, lines = line if len(cells) > 1 else "", self._size + len(separator), 1
             else:
                 lines += 1
-            self._append(line)
+            self._append(separator + line)
         if lines > 1:
             self._tables.append(Table(start, self._size, header[:10_000]))
 
     def page(self, number: int) -> Page:
         return Page(number, "".join(self._parts), headings=self._headings, tables=self._tables)
-
-
-def _trimmed(row: Sequence[str]) -> list[str]:
-    cells = [one_line(cell) for cell in row]
-    while cells and not cells[-1]:
-        cells.pop()
-    return cells

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from penstock.errors import Corrupt, JobFailure, TooMuch
 from penstock.extraction import wire
-from penstock.extraction.frames import Frames, Nonsense, decode
+from penstock.extraction.frames import Frames, Nonsense, Stale, decode
 from penstock.extraction.watch import Watch
 from penstock.settings.values import format_size
 from penstock.telemetry import log
@@ -59,6 +59,12 @@ class Exchange:
         self._gathered: dict[str, list[Any]] = {}
         self._size = 0
         self._frames = 0
+
+    async def begin(self, token: str) -> None:
+        """`Stale` when the box still talks about something else."""
+        kind, body = await self.frames.next()
+        if kind != wire.BEGIN or body != token.encode():
+            raise Stale(f"a frame {kind!r} before the task began")
 
     async def result(self) -> Any:
         """What the task returned; the error that the box names, `Ended` when it died."""

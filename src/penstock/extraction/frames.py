@@ -23,6 +23,10 @@ class Nonsense(Exception):
     """The box said something that no box of ours says."""
 
 
+class Stale(Nonsense):
+    """The box had something left to say about the task before."""
+
+
 class Frames:
     """What one box says."""
 

@@ -16,7 +16,6 @@ Block = list[Row]
 
 DEEPEST = 4  # splits of splits: up to 16 columns
 CROSSING = 0.2  # share of the lines that may cross a gutter
-PROSE = 12  # characters of a typical line of a column
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ def _divides(boxes: Sequence[Box], x: float, unit: float) -> bool:
 
 def _prose(column: Sequence[Box], unit: float) -> bool:
     """Several lines, long ones, of which most fill the column."""
-    if len(column) < 4 or median(len(box.text) for box in column) < PROSE:
+    if len(column) < 4:
         return False
     width = sorted(box.width for box in column)[int(0.9 * (len(column) - 1))]
     filled = sum(box.width >= 0.6 * width for box in column)

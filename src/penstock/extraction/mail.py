@@ -23,6 +23,7 @@ from penstock.extraction.web import declared_charset, write_html
 Message: TypeAlias = "email.message.Message[str, str]"
 _DEEPEST = 50
 _SMALL_IMAGE = 16_384  # what is shown inside of a mail and smaller than this is a logo or a smiley
+_LONGEST_FIELD = 20_000  # decoding takes the square of it
 _FIELDS = ("Subject", "From", "To", "Cc", "Date")
 _ENDINGS = {
     "text/html": ".html", "text/plain": ".txt", "text/calendar": ".ics", "text/csv": ".csv", "message/rfc822": ".eml",
@@ -78,10 +79,10 @@ def _dissect(part: Message, parts: Parts, depth: int) -> None:
     if depth > _DEEPEST:
         raise Suspicious(f"It nests more than {_DEEPEST} parts into each other.")
     kind = part.get_content_type()
-    children = part.get_payload()
+    children = part.get_payload() if part.is_multipart() else None
     if kind == "message/rfc822" and depth:
         parts.attached.append(part)
-    elif part.is_multipart() and isinstance(children, list):
+    elif isinstance(children, list):
         found = [Parts([], []) for _ in children]
         for child, own in zip(children, found, strict=True):
             if isinstance(child, email.message.Message):
@@ -140,9 +141,9 @@ def header(message: Message, name: str) -> str:
     if value is None:
         return ""
     try:
-        pieces = email.header.decode_header(value)
+        pieces = email.header.decode_header(str(value)[:_LONGEST_FIELD])
     except (email.errors.HeaderParseError, ValueError, LookupError):
-        return one_line(str(value))
+        return one_line(str(value)[:_LONGEST_FIELD])
     text = "".join(
         piece if isinstance(piece, str) else decode(piece, said if said != "unknown-8bit" and said else "")
         for piece, said in pieces
@@ -159,7 +160,7 @@ def filename(part: Message) -> str:
         return ""
     return "".join(
         piece if isinstance(piece, str) else decode(piece, said or "")
-        for piece, said in email.header.decode_header(name)
+        for piece, said in email.header.decode_header(name[:1000])
     )
 
 
@@ -168,7 +169,7 @@ def attachments(message: Message) -> Iterator[tuple[str, bytes]]:
     for number, part in enumerate(dissect(message).attached, 1):
         kind = part.get_content_type()
         if kind == "message/rfc822":
-            inner = part.get_payload()
+            inner = part.get_payload() if part.is_multipart() else None
             mail = (
                 inner[0] if isinstance(inner, list) and inner and isinstance(inner[0], email.message.Message) else part
             )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from penstock.errors import Unreadable
 from penstock.extraction import ocr_rapid, ocr_tesseract
 from penstock.extraction.draw import cut_strip, open_pages
+from penstock.extraction.hyphens import mend_lines
 from penstock.extraction.image import SMALLEST
 from penstock.extraction.layout import Box, arrange, join
 from penstock.extraction.reading import Gap, Page
@@ -73,7 +74,7 @@ def choose(engine: str, language: str) -> tuple[Callable[["Image.Image"], Found]
 
 def read_both(by_tesseract: Read, image: "Image.Image") -> Found:
     """Tesseract; RapidOCR too when that is not sure, and then whichever is surer."""
-    first = read_upright(by_tesseract, image)
+    first = compose(read_pieces(by_tesseract, image))
     if first.sure >= ocr_tesseract.SURE:
         return first
     second = read_upright(ocr_rapid.read_lines, image)
@@ -111,4 +112,4 @@ def compose(boxes: list[Box]) -> Found:
     letters = sum(len(box.text) for box in boxes)
     if not letters:
         return Found("", 0.0)
-    return Found(join(arrange(boxes)), min(1.0, sum(len(box.text) * box.score for box in boxes) / letters))
+    return Found(mend_lines(join(arrange(boxes))), min(1.0, sum(len(box.text) * box.score for box in boxes) / letters))

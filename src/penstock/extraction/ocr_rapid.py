@@ -1,8 +1,8 @@
 """RapidOCR: finds lines in an image and reads them, with the models of its wheel.
 
 Nothing is ever fetched: the paths of the models are given, which is the only case in which RapidOCR does not look for a
-download. One thread, because several children run at once. Measured on receipts: detection at 960 pixels without the
-classifier of upside-down lines costs half of the default and errs less.
+download. One thread, because several children run at once. Measured on receipts: with detection at 960 pixels and without
+the classifier of upside-down lines it takes half the time of its defaults, with no more errors.
 """
 
 import logging

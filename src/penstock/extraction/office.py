@@ -4,16 +4,20 @@ Kreuzberg gives a tree of headings, paragraphs, lists and tables, and leaves som
 boxes, comments. For the formats that are XML inside, `sweep` finds what is missing. A spreadsheet's sheets are pages.
 """
 
-from collections.abc import Mapping
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from penstock.errors import Corrupt, Encrypted
+from penstock.errors import Corrupt, Encrypted, Suspicious
 from penstock.extraction import legacy, sweep
 from penstock.extraction.draft import Allowance, Draft, one_line
 from penstock.extraction.oldoffice import DOC, PPT, XLS
 from penstock.extraction.package import LOCKED, Package
 from penstock.extraction.parts import DOCX, EPUB, ODS, ODT, XLSB, XLSX
 from penstock.extraction.reading import Gap, Page, Reading
+from penstock.extraction.web import DEEPEST, nesting
+
+if TYPE_CHECKING:
+    from kreuzberg import ExtractionResult
 
 _SHEETS = frozenset([XLSX, XLSB, XLS, ODS])
 _PAGED = _SHEETS | {PPT}
@@ -32,16 +36,20 @@ _FACTS = {
 
 def read_office(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> Reading:
     if media_type in _ZIPPED:
-        Package(file, arguments).weigh()
+        package = Package(file, arguments)
+        package.weigh()
+        _refuse_deep_pages(package)
+    swept = sweep.collect(Package(file, arguments), cells=False) if media_type in _SWEPT else []
     allowance, gaps = Allowance(arguments), []
     damage: Corrupt | None = None
     try:
-        nodes, said = extract(file, media_type)
+        pages, said = _read(file, media_type, allowance)
     except Corrupt as error:
-        nodes, said, damage = [], {}, error  # its XML may still be read
+        pages, said, damage = [], {}, error  # its XML may still be read
+        swept = sweep.collect(Package(file, arguments), cells=True) if media_type in _SWEPT else []
         gaps.append(Gap(None, "it is damaged: its text was read without its structure"))
-    pages = _paged(nodes, said, allowance) if media_type in _PAGED else _flow(nodes, allowance)
-    pages = _with_missing(pages, file, media_type, allowance, arguments)
+    missing = sweep.missing(swept, pages) if media_type in _SWEPT else legacy.missing(file, media_type, pages)
+    pages = _with_missing(pages, missing, allowance, flowing=media_type not in _PAGED)
     if not pages:
         if damage is not None:
             raise damage
@@ -49,16 +57,32 @@ def read_office(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -
     return Reading(media_type, pages, title=_title(said), facts=_facts(said), gaps=gaps)
 
 
-def extract(file: BinaryIO, media_type: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Kreuzberg's nodes in reading order, and what the file says of itself."""
+def _read(file: BinaryIO, media_type: str, allowance: Allowance) -> tuple[list[Page], dict[str, Any]]:
+    """Pages, and what the file says of itself."""
+    if media_type in _SHEETS:
+        result = _extract(file, media_type, nodes=False)
+        return _sheets(result, allowance), dict(result.metadata)
+    result = _extract(file, media_type, nodes=True)
+    nodes = _nodes(result)
+    return (_slides(nodes, allowance) if media_type == PPT else _flow(nodes, allowance)), dict(result.metadata)
+
+
+def paragraphs(file: BinaryIO, media_type: str) -> list[str]:
+    """The text alone."""
+    nodes = _nodes(_extract(file, media_type, nodes=True))
+    return [node["content"].get("text") or "" for node in nodes if node["content"]["node_type"] == "paragraph"]
+
+
+def _extract(file: BinaryIO, media_type: str, *, nodes: bool) -> "ExtractionResult":
+    """By kreuzberg; the tree of nodes takes a kilobyte for each cell of a table, which sheets have too many of."""
     import kreuzberg
 
-    options: dict[str, Any] = {"disable_ocr": True, "include_document_structure": True, "output_format": "plain"}
+    options: dict[str, Any] = {"disable_ocr": True, "include_document_structure": nodes, "output_format": "plain"}
     config = kreuzberg.ExtractionConfig(use_cache=False, enable_quality_processing=False, **options)
     file.seek(0)
     raw = legacy.padded(file.read()) if media_type in (DOC, XLS) else file.read()
     try:
-        result = kreuzberg.extract_bytes_sync(raw, _EXCEL_BY_KREUZBERG.get(media_type, media_type), config)
+        return kreuzberg.extract_bytes_sync(raw, _EXCEL_BY_KREUZBERG.get(media_type, media_type), config)
     except BaseException as error:  # a panic of Rust is no Exception
         if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
             raise
@@ -66,8 +90,11 @@ def extract(file: BinaryIO, media_type: str) -> tuple[list[dict[str, Any]], dict
         if "password" in words or "encrypted" in words:
             raise Encrypted(LOCKED) from error
         raise Corrupt("damaged: it cannot be read as what it claims to be") from error
+
+
+def _nodes(result: "ExtractionResult") -> list[dict[str, Any]]:
     structure: Any = result.document
-    return (list(structure["nodes"]) if structure else []), dict(result.metadata)
+    return list(structure["nodes"]) if structure else []
 
 
 def _flow(nodes: list[dict[str, Any]], allowance: Allowance) -> list[Page]:
@@ -79,19 +106,28 @@ def _flow(nodes: list[dict[str, Any]], allowance: Allowance) -> list[Page]:
     return [draft.page(1)] if draft.size else []
 
 
-def _paged(nodes: list[dict[str, Any]], said: dict[str, Any], allowance: Allowance) -> list[Page]:
-    """A page for each sheet or slide; its name is the heading, and its number counts the empty ones, too."""
-    names = said.get("sheet_names") or []
-    drafts: dict[int, Draft] = {}
-    number = 0
+def _slides(nodes: list[dict[str, Any]], allowance: Allowance) -> list[Page]:
+    """A page for each slide; its title is the heading."""
+    drafts: list[Draft] = []
     for node in nodes:
-        content = node["content"]
-        if content["node_type"] in ("heading", "slide"):
-            name = content.get("text")
-            number = names.index(name, number) + 1 if name in names[number:] else number + 1
-        if content["node_type"] != "group":
-            _write(content, drafts.setdefault(max(number, 1), Draft(allowance)))
-    return [draft.page(number) for number, draft in drafts.items() if draft.size]
+        if node["content"]["node_type"] == "slide" or not drafts:
+            drafts.append(Draft(allowance))
+        _write(node["content"], drafts[-1])
+    return [draft.page(number) for number, draft in enumerate(drafts, 1) if draft.size]
+
+
+def _sheets(result: "ExtractionResult", allowance: Allowance) -> list[Page]:
+    """A page for each sheet that has cells; its name is the heading."""
+    names: Any = result.metadata.get("sheet_names") or []
+    pages = []
+    for table in result.tables:
+        draft = Draft(allowance)
+        draft.heading(names[table.page_number - 1] if 0 < table.page_number <= len(names) else "", 1)
+        before = draft.size
+        draft.table(table.cells)
+        if draft.size > before:
+            pages.append(draft.page(table.page_number))
+    return pages
 
 
 def _write(content: dict[str, Any], draft: Draft) -> None:
@@ -122,24 +158,27 @@ def _rows(grid: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _with_missing(
-    pages: list[Page], file: BinaryIO, media_type: str, allowance: Allowance, arguments: Mapping[str, Any]
-) -> list[Page]:
+def _with_missing(pages: list[Page], missing: Iterable[str], allowance: Allowance, *, flowing: bool) -> list[Page]:
     """A page more for what the reader has left out; in a flowing text, its end."""
-    if media_type in _SWEPT:
-        missing = sweep.missing(Package(file, arguments), pages)
-    else:
-        missing = legacy.missing(file, media_type, pages)
     draft = Draft(allowance)
     for paragraph in missing:
         draft.paragraph(paragraph)
     if not draft.size:
         return pages
-    if media_type in _PAGED or not pages:
+    if not (flowing and pages):
         return [*pages, draft.page(max((page.number for page in pages), default=0) + 1)]
     [last] = pages
-    text = f"{last.text}\n\n{draft.page(1).text}"
-    return [Page(last.number, text, last.headings, last.tables)]
+    return [Page(last.number, f"{last.text}\n\n{draft.page(1).text}", last.headings, last.tables)]
+
+
+def _refuse_deep_pages(package: Package) -> None:
+    """Of a book: the nesting of a page that overruns kreuzberg's stack."""
+    for name in package.names:
+        if (
+            name.lower().endswith((".xhtml", ".html", ".htm"))
+            and nesting(package.read(name).decode("latin-1")) > DEEPEST
+        ):
+            raise Suspicious(f"Its part {name[:100]!r} nests more than {DEEPEST:,} elements into each other.")
 
 
 def _title(said: dict[str, Any]) -> str:

@@ -54,11 +54,10 @@ def _write_body(tree: Compound, file: BinaryIO, draft: Draft) -> None:
     if page.strip():
         write_html(page, draft)
         return
-    from penstock.extraction.office import extract
+    from penstock.extraction.office import paragraphs
 
-    for node in extract(file, MSG)[0]:
-        if node["content"]["node_type"] == "paragraph":
-            draft.paragraph(node["content"].get("text") or "")
+    for paragraph in paragraphs(file, MSG):
+        draft.paragraph(paragraph)
 
 
 def text(tree: Compound, number: str, folder: str = "") -> str:

@@ -99,10 +99,10 @@ class Package:
         """The true size. Python's own reader stops where the directory says, other libraries do not."""
         if entry.compress_type != zipfile.ZIP_DEFLATED:
             return entry.file_size
-        self._file.seek(entry.header_offset)
+        self._file.seek(max(0, entry.header_offset))
         header = self._file.read(30)
-        if len(header) < 30:
-            raise Corrupt("damaged: its zip directory points behind the end of the file")
+        if not header.startswith(b"PK\3\4") or len(header) < 30:
+            raise Corrupt("damaged: its zip directory points to the wrong places")
         self._file.seek(sum(struct.unpack("<HH", header[26:30])), 1)
         return _inflated(self._file, entry.compress_size, self.allowed)
 

@@ -8,17 +8,19 @@ document can tell.
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, BinaryIO
 
 from pypdfium2 import PdfDocument, PdfiumError  # type: ignore[import-untyped]
 
 from penstock.errors import Corrupt, TooMuch
+from penstock.extraction.hyphens import compounds, mend
 from penstock.extraction.pdf_bombs import refuse_bombs
 from penstock.extraction.pdf_file import open_pdf
 from penstock.extraction.pdf_headings import Outline, drop_running, levels, outlined, read_outline, set_larger
 from penstock.extraction.pdf_notes import flatten, read_notes, unsaid
 from penstock.extraction.pdf_scan import is_scan
-from penstock.extraction.pdf_text import Line, body_size, compose, hyphenated, mend, order, read_lines
+from penstock.extraction.pdf_text import Line, body_size, compose, order, read_lines, said
 from penstock.extraction.reading import Gap, Heading, Page, Reading
 
 MEDIA_TYPE = "application/pdf"
@@ -83,14 +85,14 @@ def _read_sheet(document: PdfDocument, number: int) -> _Sheet | None:
             page = document[number - 1]  # what was flattened is there only when the page is loaded again
         with closing(page.get_textpage()) as text:
             lines = read_lines(text)
-        said = "\n".join(line.text for line in lines)
-        return None if is_scan(page, said) else _Sheet(number, order(lines), unsaid(notes, said))
+        drawn = "\n".join(line.text for line in lines)
+        return None if is_scan(page, drawn) else _Sheet(number, order(lines), unsaid(notes, drawn))
     finally:
         page.close()
 
 
 def _describe(document: PdfDocument) -> tuple[str, dict[str, str]]:
-    values = {key: " ".join(document.get_metadata_value(key).split()) for key in ("Title", *_FACTS)}
+    values = {key: said(partial(document.get_metadata_value, key)) for key in ("Title", *_FACTS)}
     facts = {name: values[key] for key, name in _FACTS.items() if values[key]}
     if attachments := document.count_attachments():
         facts["attachments"] = str(attachments)
@@ -99,9 +101,9 @@ def _describe(document: PdfDocument) -> tuple[str, dict[str, str]]:
 
 def _compose(sheets: list[_Sheet], outline: Outline) -> list[Page]:
     lines = [line for sheet in sheets for line in sheet.lines]
-    compounds = hyphenated(lines)
+    known = compounds(line.text for line in lines)
     for line in lines:
-        line.text = mend(line.text, compounds)
+        line.text = mend(line.text, known)
     body = body_size(lines)
     ranks = levels(lines, body)
     composed = [(sheet, *compose(sheet.lines)) for sheet in sheets]

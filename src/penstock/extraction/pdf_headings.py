@@ -7,7 +7,7 @@ from itertools import islice
 
 from pypdfium2 import PdfDocument  # type: ignore[import-untyped]
 
-from penstock.extraction.pdf_text import Line
+from penstock.extraction.pdf_text import Line, said
 from penstock.extraction.reading import Heading
 
 MOST_BOOKMARKS = 5_000
@@ -21,7 +21,7 @@ Outline = Mapping[int, Sequence[tuple[int, str]]]  # page number: (level, title)
 def read_outline(document: PdfDocument) -> Outline:
     entries: dict[int, list[tuple[int, str]]] = {}
     for bookmark in islice(document.get_toc(), MOST_BOOKMARKS):
-        title = " ".join(bookmark.get_title().split())[:LONGEST]
+        title = said(bookmark.get_title)[:LONGEST]
         destination = bookmark.get_dest()
         index = destination.get_index() if destination is not None else None
         if title and index is not None:

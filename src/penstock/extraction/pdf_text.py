@@ -7,17 +7,16 @@ paragraphs, and show when a page was drawn in no order; then the place on the pa
 """
 
 import ctypes
-import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from pypdfium2 import PdfTextPage, raw  # type: ignore[import-untyped]
 
+from penstock.extraction.hyphens import HYPHEN
 from penstock.extraction.layout import Box, arrange
 
-HYPHEN = "\ufffe"  # pdfium's sign for a hyphen at the end of a line; the line break behind it is left out
 _LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
 _CLEAN = {
     **dict.fromkeys([*range(32), *range(127, 161), 8232, 8233], " "),
@@ -25,8 +24,6 @@ _CLEAN = {
     **dict.fromkeys([0xAD, 0x200B, 0xFEFF], ""),  # soft hyphens and nothing wide
     0x02: HYPHEN,  # of older releases of pdfium
 }
-_WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+")
-_TORN = re.compile(r"([^\W\d_]*)" + HYPHEN + r"([^\W\d_]*)")
 
 
 @dataclass(slots=True)
@@ -133,27 +130,17 @@ def _glue(before: Line, line: Line) -> str:
     return "\n\n" if drop > 1.7 * size else "\n"
 
 
-def hyphenated(lines: Iterable[Line]) -> frozenset[str]:
-    """The words with a hyphen that the document itself writes in the middle of a line."""
-    return frozenset(word.lower() for line in lines if "-" in line.text for word in _WORDS.findall(line.text))
-
-
-def mend(text: str, compounds: frozenset[str]) -> str:
-    """Join what was torn at the end of a line; the hyphen stays when it may well belong to the word."""
-    if HYPHEN not in text:
-        return text
-
-    def joined(match: re.Match[str]) -> str:
-        left, right = match.groups()
-        sure = bool(left) and right[:1].islower() and f"{left}-{right}".lower() not in compounds
-        return left + right if sure else f"{left}-{right}"
-
-    return _TORN.sub(joined, text)
-
-
 def body_size(lines: Iterable[Line]) -> float:
     """The size in which most of the text is set."""
     sizes: Counter[float] = Counter()
     for line in lines:
         sizes[round(line.size * 2) / 2] += len(line.text)
     return sizes.most_common(1)[0][0] if sizes else 0.0
+
+
+def said(read: Callable[[], str]) -> str:
+    """What pypdfium2 decodes, on one line; nothing when it holds half a character, which pypdfium2 does not forgive."""
+    try:
+        return " ".join(read().split())
+    except UnicodeDecodeError:
+        return ""

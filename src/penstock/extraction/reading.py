@@ -12,6 +12,8 @@ from penstock.errors import Corrupt
 
 T = TypeVar("T")
 
+MARKS = 20_000  # headings, or tables, of a page: a million of them would be a burden to the parent
+
 
 @dataclass(frozen=True, slots=True)
 class Heading:
@@ -87,11 +89,11 @@ def decode_page(value: object) -> Page:
         text=text,
         headings=[
             Heading(_whole(h.get("start"), size), _whole(h.get("level"), 9), _text(h.get("title"), 1000))
-            for h in map(_dict, _list(fields.get("headings")))
+            for h in map(_dict, _list(fields.get("headings"))[:MARKS])
         ],
         tables=[
             Table(_whole(t.get("start"), size), _whole(t.get("stop"), size), _text(t.get("header"), 10_000))
-            for t in map(_dict, _list(fields.get("tables")))
+            for t in map(_dict, _list(fields.get("tables"))[:MARKS])
         ],
         ocr=_maybe(fields.get("ocr"), _share),
     )

@@ -16,6 +16,10 @@ class Reply:
         self._connection = connection
         self._told_at = 0.0
 
+    def begin(self, token: str) -> None:
+        """From here on it is about this task: what came before is not taken for it."""
+        self._send(wire.BEGIN, token.encode())
+
     def part(self, header: dict[str, Any], pieces: Iterable[bytes]) -> None:
         """Send a file that was inside of the document. What `pieces` raises goes on; the parent drops that part."""
         self._send(wire.PART, wire.encode(header))

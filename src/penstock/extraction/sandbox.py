@@ -60,6 +60,7 @@ def confine(walls: Walls) -> dict[str, Any]:
     limit(walls, alone="user" in namespaces)
     drop_capabilities(kept=0 if reachable else DAC_READ_SEARCH)
     prctl(PR_SET_NO_NEW_PRIVS, 1)
+    die_with(walls.parent)  # again: some changes of privileges make the kernel forget it
     version = _tried(missing, "landlock", lambda: restrict_files(walls)) or 0
     filtered = _tried(missing, "seccomp", lambda: restrict_calls(walls)) or False
     network = "namespace" if "network" in namespaces else "seccomp" if filtered else "none"
@@ -112,7 +113,7 @@ def leave_namespaces(*, with_user: bool) -> set[str]:
 def limit(walls: Walls, *, alone: bool) -> None:
     """Limits that no library has to know of. CPU time is set anew for each task (`limit_cpu`)."""
     wanted = {
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CORE: 1,  # with 0 a program that collects dumps would still get one
         resource.RLIMIT_FSIZE: walls.file_size,
         resource.RLIMIT_NOFILE: OPEN_FILES,
         resource.RLIMIT_MEMLOCK: 0,

@@ -1,17 +1,19 @@
 """The text that a reader has left out of a document whose parts are XML.
 
 Every paragraph of every part is compared with what was read: one that has words which the reading lacks is missing. Headers
-that repeat on all pages are found once; text that stands twice in a file, for old programs, is not found, because it was
-read.
+that repeat on all pages are found once; text that stands twice in a file, for old programs, is not found, because it was read.
+Parts are streamed, never kept as a tree. `collect` comes before the reader: it refuses the nesting that overruns a reader's
+stack.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from xml.parsers import expat
 
-from penstock.errors import Corrupt, Encrypted, TooMuch
+from penstock.errors import Corrupt, Suspicious, TooMuch
 from penstock.extraction.package import Package
 from penstock.extraction.reading import Page
-from penstock.extraction.xmltree import Node, parse_xml, squeeze
+from penstock.extraction.xmltree import DEEPEST, local, safe_parser, squeeze
 
 _WORD = re.compile(r"\w+")
 # What readers leave out stands here …
@@ -23,10 +25,9 @@ _ASIDE = re.compile(
 )
 # … and this they read well; it is slow to read here, and only done when nobody else could.
 _CELLS = re.compile(r"xl/(?:sharedStrings|worksheets/\w+)\.xml$", re.IGNORECASE)
-_PARAGRAPHS = frozenset(["p", "h", "si", "is", "comment", "pt", "text"])
-_TEXT = frozenset(["t", "v"])
-_BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "s": " ", "noBreakHyphen": "-"}
-_APART = frozenset(["oMath"])
+_PARAGRAPHS = frozenset(["p", "h", "si", "is", "comment", "threadedComment", "pt"])
+_TEXT = frozenset(["t", "v", "text"])
+_BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "s": " ", "noBreakHyphen": "-", "oMath": " "}
 _FIELDS = frozenset(["page-number", "page-count", "date", "time", "sheet-name", "file-name", "title"])
 _SKIPPED = frozenset(
     ["instrText", "delText", "Fallback", "rPh", "tracked-changes", "automatic-styles", "bibliography-source",
@@ -34,60 +35,79 @@ _SKIPPED = frozenset(
      "user-index-source"]
 )  # fmt: skip
 _FIELD = "\0"  # in the place of a field
-_LARGEST = 64 * 2**20
 
 
-def missing(package: Package, pages: Sequence[Page]) -> Iterator[str]:
-    """Paragraphs with words that are not on the pages, each once."""
-    parts = [name for name in package.names if _ASIDE.search(name) or (not pages and _CELLS.search(name))]
+def collect(package: Package, *, cells: bool) -> list[str]:
+    """All paragraphs of the parts that readers overlook; with `cells`, of all."""
+    found: dict[str, None] = {}
+    for name in sorted(package.names):
+        if _ASIDE.search(name) or (cells and _CELLS.search(name)):
+            for paragraph in _paragraphs_of(package, name):
+                found.setdefault(paragraph)
+    return list(found)
+
+
+def missing(collected: Iterable[str], pages: Sequence[Page]) -> Iterator[str]:
+    """Paragraphs with words that are not on the pages."""
     known = set(_WORD.findall("\n".join(page.text for page in pages).lower()))
-    given: set[str] = set()
-    for name in sorted(parts):
-        try:
-            root = parse_xml(package.read(name, _LARGEST), name)
-        except (Corrupt, Encrypted, TooMuch):
-            continue  # the reader has read it, or said why not
-        for paragraph in paragraphs(root, opendocument=name.endswith(("content.xml", "styles.xml"))):
-            if _FIELD in paragraph and name == "styles.xml":
-                continue  # "Page 1 of 99": a header or footer that the program fills in
-            words = _WORD.findall(paragraph.lower())
-            if paragraph not in given and not known.issuperset(words):
-                given.add(paragraph)
-                yield squeeze(paragraph.replace(_FIELD, " "))
+    return (paragraph for paragraph in collected if not known.issuperset(_WORD.findall(paragraph.lower())))
 
 
-def paragraphs(root: Node, *, opendocument: bool) -> Iterator[str]:
-    """The text of each paragraph, without that of paragraphs inside of it, which come on their own."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if node.tag in _SKIPPED:
-            continue
-        inner: list[Node] = []
-        if node.tag in _PARAGRAPHS:
-            text = squeeze("".join(_text(node, inner, opendocument or node.tag == "text")))
-            if text:
-                yield text
-        else:
-            inner = list(node.elements())
-        waiting += reversed(inner)
+def _paragraphs_of(package: Package, name: str) -> Iterator[str]:
+    collector = Collector(name, opendocument=name.endswith(("content.xml", "styles.xml")))
+    try:
+        for piece in package.pieces(name):
+            collector.parser.Parse(piece)
+            yield from collector.take()
+    except (expat.ExpatError, LookupError, ValueError, Corrupt, TooMuch):
+        return  # the reader has read it, or says why not
+    yield from collector.take()
 
 
-def _text(paragraph: Node, inner: list[Node], opendocument: bool) -> Iterator[str]:
-    waiting: list[tuple[Node | str, bool]] = [(child, opendocument) for child in reversed(paragraph.children)]
-    while waiting:
-        child, counts = waiting.pop()
-        if isinstance(child, str):
-            if counts:
-                yield child
-        elif child.tag in _BREAKS:
-            yield _BREAKS[child.tag]
-        elif child.tag in _FIELDS:
-            yield f"{_FIELD}{child.text()}"
-        elif child.tag in _PARAGRAPHS and child.tag != "text":
-            inner.append(child)
-        elif child.tag not in _SKIPPED:
-            if child.tag in _APART:
-                yield " "
-            counts = opendocument or child.tag in _TEXT or counts
-            waiting += [(below, counts) for below in reversed(child.children)]
+class Collector:
+    """Texts of paragraphs; one inside of another one is a paragraph of its own."""
+
+    def __init__(self, part: str, *, opendocument: bool) -> None:
+        self.parser = safe_parser(part)
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._characters
+        self._part = part
+        self._opendocument = opendocument
+        self._tags: list[str] = []
+        self._skipped = 0
+        self._open: list[list[str]] = []
+        self._done: list[str] = []
+
+    def take(self) -> Iterator[str]:
+        """What has come to its end since the last time."""
+        done, self._done = self._done, []
+        for text in done:
+            # "Page 1 of 99": a header or footer that the program fills in
+            if not (_FIELD in text and self._part == "styles.xml") and (line := squeeze(text.replace(_FIELD, " "))):
+                yield line
+
+    def _start(self, name: str, _: dict[str, str]) -> None:
+        tag = local(name)
+        if len(self._tags) >= DEEPEST:
+            raise Suspicious(f"Its part {self._part!r} nests more than {DEEPEST} elements into each other.")
+        self._tags.append(tag)
+        self._skipped += tag in _SKIPPED
+        if self._skipped:
+            return
+        if tag in _PARAGRAPHS:
+            self._open.append([])
+        elif self._open and tag in _BREAKS:
+            self._open[-1].append(_BREAKS[tag])
+        elif self._open and tag in _FIELDS:
+            self._open[-1].append(_FIELD)
+
+    def _end(self, _: str) -> None:
+        tag = self._tags.pop()
+        if tag in _PARAGRAPHS and not self._skipped:
+            self._done.append("".join(self._open.pop()))
+        self._skipped -= tag in _SKIPPED
+
+    def _characters(self, text: str) -> None:
+        if self._open and not self._skipped and (self._opendocument or self._tags[-1] in _TEXT):
+            self._open[-1].append(text)

@@ -10,6 +10,7 @@ from penstock.extraction.rawbytes import whole
 from penstock.extraction.reading import Gap, Heading, Page, Reading, Table
 from penstock.extraction.textkind import MARKDOWN
 
+_LONGEST_LINE = 4_000  # of a heading or of the line below a table's header; some patterns are slow on longer ones
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
@@ -34,6 +35,8 @@ def structure(text: str) -> tuple[list[Heading], list[Table]]:
     tables: list[Table] = []
     before = (0, "")
     for start, line, rest in _plain_lines(text):
+        if len(line) > _LONGEST_LINE or (tables and start < tables[-1].stop):
+            continue
         if found := _ATX.match(line):
             headings.append(Heading(start, len(found[1]), _unmarked(found[2])))
         elif (
@@ -81,5 +84,5 @@ def _table_end(text: str, at: int) -> int:
 
 def _unmarked(title: str) -> str:
     """A heading's words, without emphasis and the targets of links."""
-    title = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", title.strip())
+    title = re.sub(r"!?\[([^\[\]]*)\]\([^()]*\)", r"\1", title.strip()[:1000])
     return re.sub(r"[*`]|(?<!\w)_+|_+(?!\w)", "", title).strip()[:1000]

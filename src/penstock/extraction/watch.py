@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 
 from penstock.errors import ResourceLimit
 from penstock.settings.values import format_duration, format_size
@@ -19,6 +20,8 @@ EVERY = 0.05
 LATE = 0.5  # of one tick's time, at most, counts
 PATIENCE = 3  # times the timeout by the clock
 MOST_PROCESSES = 64
+MOST_FILES = 2_000
+STORAGE_EVERY = 10  # ticks
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -29,6 +32,7 @@ class Allowance:
 
     memory: int
     seconds: float
+    scratch: str  # the folder that it writes in: as much as its memory
 
 
 @dataclass
@@ -97,6 +101,21 @@ def _descendants(pid: int) -> list[int]:
     return found
 
 
+def stored(folder: str) -> float:
+    """Bytes on disk below the folder; infinitely many when there are too many files to count."""
+    size, seen, waiting = 0, 0, [folder]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                seen += 1
+                if seen > MOST_FILES:
+                    return inf
+                size += entry.stat(follow_symlinks=False).st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+    return size
+
+
 class Watch:
     """Ends a task that takes too much, by calling `end` with the reason."""
 
@@ -110,6 +129,7 @@ class Watch:
         self._clock = 0.0
         self._moved = (0.0, 0.0)  # when it was last seen at work: the clock, and its processor time
         self._paused = False
+        self._ticks = 0
         self._next = self._loop.call_later(EVERY, self._tick)
 
     def pause(self) -> None:
@@ -132,6 +152,7 @@ class Watch:
 
     def _tick(self) -> None:
         self._count()
+        self._ticks += 1
         use = self._vitals.look()
         cpu = use.cpu - self._cpu_before
         if cpu - self._moved[1] >= 0.05 or self._paused:
@@ -143,15 +164,20 @@ class Watch:
             self._next = self._loop.call_later(EVERY, self._tick)
 
     def _too_much(self, use: Use, cpu: float) -> str | None:
-        timeout = self._allowed.seconds
         if use.memory > self._allowed.memory:
             return memory_sentence(self._allowed.memory)
-        if cpu > timeout:
-            return f"Reading it needed more than {_spoken(timeout)} of processor time (extraction.timeout)."
         if use.processes > MOST_PROCESSES:
             return f"Reading it started more than {MOST_PROCESSES} processes."
+        if self._ticks % STORAGE_EVERY == 0 and stored(self._allowed.scratch) > self._allowed.memory:
+            return f"Reading it wrote more than {format_size(self._allowed.memory)} to the disk (extraction.memory)."
+        return self._too_long(cpu)
+
+    def _too_long(self, cpu: float) -> str | None:
+        timeout = self._allowed.seconds
+        if cpu > timeout:
+            return f"Reading it needed more than {_spoken(timeout)} of processor time (extraction.timeout)."
         if self._clock > timeout * PATIENCE:
-            return f"Reading it took longer than {_spoken(timeout * PATIENCE)} (3 times extraction.timeout)."
+            return f"Reading it took longer than {_spoken(timeout * PATIENCE)} ({PATIENCE} times extraction.timeout)."
         still = self._clock - self._moved[0]
         if self._clock > timeout and still > max(timeout / 2, 0.5):
             return f"Reading it stood still, and was ended after {_spoken(timeout)} (extraction.timeout)."

@@ -25,7 +25,7 @@ from penstock.errors import (
 HEADER = struct.Struct("!cI")
 
 SETUP, TASK = b"S", b"T"  # from the parent
-HELLO, PROGRESS, PART, PIECE, PART_END, PART_BROKEN = b"H", b"G", b"P", b"B", b"E", b"A"
+HELLO, BEGIN, PROGRESS, PART, PIECE, PART_END, PART_BROKEN = b"H", b"N", b"G", b"P", b"B", b"E", b"A"
 MORE, RESULT, ERROR = b"M", b"R", b"X"  # MORE: items of the result's lists, so that no frame becomes large
 
 PIECE_SIZE = 2**17  # fits into the buffer of a Unix socket
@@ -33,6 +33,7 @@ BATCH_SIZE = 2**18  # of items in a MORE; its JSON holds the parent's loop for a
 SMALL = 2**16
 LIMITS = {
     HELLO: SMALL,
+    BEGIN: SMALL,
     PROGRESS: SMALL,
     PART: SMALL,
     PIECE: 2**20,

@@ -30,7 +30,7 @@ def read_xml(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> R
     collector = Collector(draft)
     try:
         collector.read(raw)
-    except expat.ExpatError:
+    except (expat.ExpatError, LookupError, ValueError):  # the latter for an encoding that does not exist
         draft = Draft(Allowance(arguments))
         draft.paragraph(strip_tags(decode(raw, declared_charset(raw)), lines=True))
         gaps.append(Gap(None, "it is not well-formed XML; its text was read without its structure"))

@@ -73,7 +73,7 @@ def parse_xml(raw: bytes, part: str) -> Node:
     parser.CharacterDataHandler = text
     try:
         parser.Parse(raw, True)
-    except expat.ExpatError as error:
+    except (expat.ExpatError, LookupError, ValueError) as error:
         raise Corrupt(f"damaged: its part {part!r} is not well-formed XML") from error
     return next(root.elements(), root)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from penstock.blobs import Store, Stored
-from penstock.documents import Announcer, Work, add_members, keep_pages, load_work, publish
+from penstock.documents import Announcer, Work, add_members, count_family, keep_pages, load_work, publish
 from penstock.engine import Context, Kind, Penstock
 from penstock.engine import Gap as ChildGap
 from penstock.errors import ResourceLimit, Unreadable
@@ -27,7 +27,6 @@ AT_ONCE = 4  # scanned pages that are read here; more of them are spread over th
 RANGE = 8  # pages of one child of a long scan
 BATCH = 400  # chunks that are embedded and written together
 PAGES_BATCH = 2_000_000  # characters of pages that are written together
-MARKED_UP = ("text/html", "text/markdown", "application/x-ipynb+json")
 
 
 @dataclass
@@ -70,7 +69,7 @@ class Preparing:
             gathered.pages,
             size=work.chunk_size,
             overlap=work.chunk_overlap,
-            structured=reading.media_type in MARKED_UP,
+            structured=reading.media_type == "text/markdown" or any(page.headings for page in gathered.pages),
         )
         if not chunks and not gathered.gaps:
             gathered.gaps.append(Gap(None, "There is no text in it."))
@@ -157,11 +156,8 @@ class Preparing:
     async def _unpack(self, ctx: Context, work: Work, reading: Reading, file: BinaryIO, gathered: Gathered) -> None:
         """What is attached or packed becomes blobs here, and documents in the transaction that finishes this one."""
         limits = self._app.settings.limits
-        if work.depth >= limits.depth:
-            reason = (
-                f"What is inside was not unpacked: it is {work.depth} levels deep, and limits.depth is {limits.depth}."
-            )
-            gathered.gaps.append(Gap(None, reason))
+        if reason := await self._why_not_unpacked(work):
+            gathered.gaps.append(Gap(None, f"What is inside was not unpacked: {reason}."))
             return
         ctx.enter("unpack")
 
@@ -172,6 +168,17 @@ class Preparing:
         arguments = self._arguments(media_type=reading.media_type, name=work.name)
         result = await self._boxes.call("members", file, arguments, name=work.name, sink=sink)
         gathered.gaps += [decode_gap(gap) for gap in result["gaps"]]
+
+    async def _why_not_unpacked(self, work: Work) -> str:
+        limits = self._app.settings.limits
+        if work.depth >= limits.depth:
+            return f"it is {work.depth} levels deep, and limits.depth is {limits.depth}"
+        family = await self._app.database.pool.repeat(lambda session: count_family(session, work.document))
+        if family >= limits.documents:
+            return (
+                f"there are {family:,} documents of this upload already, and limits.documents is {limits.documents:,}"
+            )
+        return ""
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
@@ -213,7 +220,7 @@ class Preparing:
                 words=words,
                 gaps=[{"page": gap.page, "reason": gap.reason} for gap in gathered.gaps],
             )
-            if published and gathered.members:
+            if published and (gathered.members or work.number > 1):  # an older version may have had some
                 await add_members(tx, self._app, work, gathered.members)
 
     async def _embed(self, ctx: Context, work: Work, batch: Sequence[Chunk], first: int) -> Entry:

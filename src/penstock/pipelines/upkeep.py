@@ -5,7 +5,7 @@ collections whose vectors deserve an index.
 """
 
 from penstock.blobs import Store
-from penstock.documents import clear_old_versions, collect_blobs, compact_tallies, sweep_answers
+from penstock.documents import clear_old_versions, collect_blobs, compact_tallies, reconcile, sweep_answers
 from penstock.engine import Context, Kind, Penstock
 from penstock.models import Models
 from penstock.search import Index, fold, needs_folding
@@ -25,7 +25,10 @@ class Upkeep:
     async def tidy_documents(self, ctx: Context) -> dict[str, int]:
         """One bite of everything; what was done, for the history."""
         database = self._app.database
+        put_right = await reconcile(database)
         done = {
+            "failed": put_right.failed,
+            "deleted": put_right.deleted,
             "versions": await clear_old_versions(database, self._index.clear),
             "tallies": await compact_tallies(database),
             "answers": await sweep_answers(database),

@@ -49,7 +49,8 @@ class Entry:
     first: int
     words: int
     chunks: Sequence[tuple[Any, ...]]
-    postings: dict[str, bytes]
+    terms: Sequence[str]
+    postings: Sequence[tuple[Any, ...]]
     vectors: bytearray
 
     @classmethod
@@ -90,7 +91,8 @@ class Entry:
                 for ordinal, each in enumerate(passages, first)
             ],
             # In their order: neighbours in the index are written one after the other.
-            postings={term: bytes(postings[term]) for term in sorted(postings)},
+            terms=sorted(postings),
+            postings=[(collection, first, version, term, bytes(postings[term])) for term in sorted(postings)],
             vectors=vector_rows(version, collection, first, vectors),
         )
 
@@ -111,7 +113,8 @@ class Index:
                 collection=entry.collection,
                 first=entry.first,
                 chunks=len(entry.chunks),
-                postings=entry.postings,
+                terms=entry.terms,
+                rows=entry.postings,
             )
             await VectorTable(entry.model).copy(tx, entry.vectors)
         return entry.words

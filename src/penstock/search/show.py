@@ -60,15 +60,12 @@ async def _neighbours(
 
 def highlight(text: str, question: str, words: Vocabulary) -> list[tuple[int, int]]:
     """Where words of the question stand in the text, in order and without overlap."""
-    wanted = set(words.ask(question))
     found: list[tuple[int, int]] = []
-    for word in words.split(text):
-        if word.term not in wanted:
-            continue
-        if found and word.start < found[-1][1]:  # pairs of characters overlap
-            found[-1] = (found[-1][0], max(found[-1][1], word.stop))
+    for start, stop in words.places(text, set(words.ask(question))):
+        if found and start < found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], stop))
         else:
-            found.append((word.start, word.stop))
+            found.append((start, stop))
     return found
 
 

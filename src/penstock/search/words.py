@@ -8,7 +8,7 @@ left out as too common: how much a word counts is decided when somebody asks.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from itertools import zip_longest
 from typing import NamedTuple
@@ -52,19 +52,17 @@ class Vocabulary:
         if text.isascii():
             return Counter(map(self.term, ASCII_WORD.findall(text)))
         words = _any_word().findall(text)
-        unspaced = [word for word in words if not word.isascii() and RUN.search(word)]
-        if not unspaced:
-            return Counter(map(self.term, words))
-        return Counter(word.term for word in self.split(text))
+        if any(map(_has_run, words)):
+            return Counter(word.term for word in self.split(text))
+        return Counter(map(self.term, words))
 
     def split(self, text: str) -> Iterator[Word]:
         """Each word with its place, in the order of the text; a pair of characters comes after the first of them."""
-        pattern = ASCII_WORD if text.isascii() else _any_word()
-        for found in pattern.finditer(text):
-            if found[0].isascii() or not RUN.search(found[0]):
-                yield Word(self.term(found[0]), found.start(), found.end())
-            else:
+        for found in _pattern(text).finditer(text):
+            if _has_run(found[0]):
                 yield from self._split_run(found[0], found.start())
+            else:
+                yield Word(self.term(found[0]), found.start(), found.end())
 
     def _split_run(self, text: str, start: int) -> Iterator[Word]:
         for found in MIXED.finditer(text):
@@ -76,6 +74,22 @@ class Vocabulary:
                 yield Word(character, place, place + 1)
                 if following is not None:
                     yield Word(character + following, place, place + 2)
+
+    def places(self, text: str, terms: Collection[str]) -> Iterator[tuple[int, int]]:
+        """Where these terms stand, in order; pairs of characters may overlap."""
+        pattern = _pattern(text)
+        # Stems begin as their words do, so that most words need no stemming.
+        begins = {term[0] for term in terms}
+        near = {word for word in set(pattern.findall(text)) if not word.isascii() or word[0].lower() in begins}
+        wanted = {word for word in near if self.term(word) in terms or _has_run(word)}
+        for found in pattern.finditer(text) if wanted else ():
+            if found[0] not in wanted:
+                continue
+            if _has_run(found[0]):
+                run = self._split_run(found[0], found.start())
+                yield from ((word.start, word.stop) for word in run if word.term in terms)
+            else:
+                yield found.span()
 
     def ask(self, text: str) -> list[str]:
         """The terms that a question asks for, each once, in their order: of a run of characters only the pairs."""
@@ -120,6 +134,14 @@ def _without_accents(word: str) -> str:
     if word.isascii():
         return word
     return normalize("NFC", ACCENTS.sub("", normalize("NFKD", word))) or word
+
+
+def _has_run(word: str) -> bool:
+    return not word.isascii() and RUN.search(word) is not None
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return ASCII_WORD if text.isascii() else _any_word()
 
 
 @cache

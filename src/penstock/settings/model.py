@@ -107,6 +107,12 @@ class LimitSettings(Section):
     )
     characters: Whole = Field(50_000_000, ge=1, le=1_000_000_000, description="Characters of text in one document.")
     members: Whole = Field(1_000, ge=0, le=100_000, description="Attachments of a mail, or files in an archive.")
+    documents: Whole = Field(
+        10_000,
+        ge=1,
+        le=100_000_000,
+        description="Documents that one archive may become, with all that is inside of those.",
+    )
     depth: Whole = Field(3, ge=0, le=20, description="Archives inside archives, mails inside mails.")
     expansion: Whole = Field(
         200, ge=2, le=100_000, description="How many times larger than itself an archive may become."

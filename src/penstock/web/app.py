@@ -21,6 +21,7 @@ def make_app(product: Product) -> FastAPI:
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,  # which clients that are generated call their functions
     )
     app.state.product = product
     app.state.database = product.app.database

@@ -133,8 +133,12 @@ async def pieces(request: Request, most: int) -> AsyncIterator[bytes]:
         raise ClientDisconnect
 
 
-def check_size(request: Request, most: int) -> int | None:
-    """The announced size, if it is not too much; before anything is received."""
+def check_head(request: Request, most: int = sys.maxsize) -> int | None:
+    """The announced size; before anything is received, what cannot be taken is refused."""
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise HTTPException(415, "A body with a Content-Encoding is not taken: send the file's own bytes.")
+    if "content-range" in request.headers:
+        raise BadRequest("A part of a document is not taken (Content-Range): send all of it.")
     size = meter_of(request).declared
     if size is not None and size > most:
         raise BodyTooLarge(_too_large(size, most))

@@ -41,7 +41,7 @@ class Changes:
         """One event at the beginning, after which nothing is missed, and one for each change or burst of changes."""
         news = asyncio.Event()
         self._clients.add(news)
-        if self._watching is None:
+        if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch(), name="changes")
         try:
             while not self._stopped:

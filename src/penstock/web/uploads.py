@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from penstock.documents import Upload
 from penstock.errors import BadRequest, BodyTooLarge, PenstockError, RateLimited, Refused
 from penstock.pipelines import Product
-from penstock.web.bodies import check_size, pieces
+from penstock.web.bodies import check_head, pieces
 from penstock.web.forms import Form, Part
 from penstock.web.parameters import CollectionName, Open, decode_metadata
 from penstock.web.problems import RESPONSES, Problem, describe, refuse
@@ -87,9 +87,7 @@ FORM = {
 }
 
 
-@routes.put(
-    "/{name:path}", status_code=202, response_model=AcceptedShown, openapi_extra=RAW, operation_id="put_document"
-)
+@routes.put("/{name:path}", status_code=202, response_model=AcceptedShown, openapi_extra=RAW)
 async def put_document(  # noqa: PLR0913  a parameter of the request is an argument
     product: Open,
     request: Request,
@@ -104,7 +102,7 @@ async def put_document(  # noqa: PLR0913  a parameter of the request is an argum
 ) -> Response:
     """Accept a file; its bytes are the body. 409 if there is one of this name, with its number as `existing`."""
     most = product.app.settings.limits.bytes
-    size = check_size(request, most)
+    size = check_head(request, most)
     text, where = (metadata, "metadata") if metadata is not None else (metadata_header, "X-Penstock-Metadata")
     upload = Upload(
         collection,
@@ -127,7 +125,6 @@ async def put_document(  # noqa: PLR0913  a parameter of the request is an argum
     response_model=AcceptedShown,
     responses={207: {"model": list[FileAnswer], "description": "Several files: what became of each"}},
     openapi_extra=FORM,
-    operation_id="post_documents",
 )
 async def post_documents(
     product: Open,
@@ -140,6 +137,7 @@ async def post_documents(
     key: Key = None,
 ) -> Response:
     """Accept the files of a form. One file is answered like a PUT, several by a list with an answer for each."""
+    check_head(request)
     form = Form(request.headers.get("content-type", ""), pieces(request, sys.maxsize))
     usual = Upload(
         collection,

@@ -138,12 +138,26 @@ create index idempotency_age on penstock.idempotency (begun_at);
 
 -- -- a document follows its job -----------------------------------------------------------------------------------------
 
--- queued -> failed. A person looks at the error: without the traceback, which the job keeps.
+-- An error as jsonb, which refuses what json takes: NUL, and halves of characters, as they come from the names of hostile files. A
+-- reason that cannot be shown must not keep a job from ending.
+create function penstock.readable(error json) returns jsonb language plpgsql as $$
+begin
+  return error::jsonb - 'traceback';
+exception when others then
+  begin
+    return regexp_replace(error::text, '(?<!\\)((?:\\\\)*)\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})', '\1?', 'g')::jsonb - 'traceback';
+  exception when others then
+    return '{"class": "Unknown", "message": "the reason cannot be shown: see the job"}';
+  end;
+end $$;
+
+-- queued -> failed, and failed with another reason. The conditions are not those of a partial index: when that looked
+-- empty to ANALYZE, the planner would walk it.
 create function penstock.fail_document(job bigint, reason jsonb, what text) returns void language sql as $$
   with failed as (
     update penstock.documents
-    set state = 'failed', error = reason - 'traceback', changed_at = penstock.now()
-    where job_id = job and state in ('queued', 'failed')
+    set state = 'failed', error = reason, changed_at = penstock.now()
+    where job_id = job and state <> 'ready' and state <> 'deleted'
     returning tenant, collection_id, id, error
   ),
   told as (
@@ -156,11 +170,11 @@ $$;
 create function penstock.document_follows_job() returns trigger language plpgsql as $$
 begin
   if new.state = 'dead' then
-    perform penstock.fail_document(new.id, new.error::jsonb, 'failed');
+    perform penstock.fail_document(new.id, penstock.readable(new.error), 'failed');
   else
     with again as (
       update penstock.documents set state = 'queued', error = null, changed_at = penstock.now()
-      where job_id = new.id and state = 'failed'
+      where job_id = new.id and error is not null
       returning tenant, collection_id, id
     )
     insert into penstock.events (tenant, collection_id, document_id, event)
@@ -172,13 +186,13 @@ end $$;
 
 -- A job that is cancelled after a failed try still has that failure as its error; the document was cancelled all the same.
 create function penstock.document_follows_history() returns trigger language plpgsql as $$
+declare
+  reason jsonb := penstock.readable(new.error);
 begin
-  perform penstock.fail_document(new.id,
-    case
-      when new.outcome = 'cancelled' and new.error ->> 'class' is distinct from 'Cancelled'
-        then jsonb_build_object('class', 'Cancelled', 'message', 'cancelled', 'before', new.error::jsonb - 'traceback')
-      else new.error::jsonb
-    end, new.outcome);
+  if new.outcome = 'cancelled' and reason ->> 'class' is distinct from 'Cancelled' then
+    reason := jsonb_build_object('class', 'Cancelled', 'message', 'cancelled', 'before', reason);
+  end if;
+  perform penstock.fail_document(new.id, reason, new.outcome);
   return null;
 end $$;
 

@@ -1,0 +1,242 @@
+"""What a task may take: memory, processor time, the clock, processes, and what a lying box can make the parent keep."""
+
+import asyncio
+import os
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import BinaryIO
+
+import psutil
+import pytest
+
+from penstock.errors import Corrupt, ResourceLimit, TooMuch
+from penstock.extraction import wire
+from penstock.extraction.frames import Frames
+from tests.extraction.boxing import document, make_boxes
+from tests.waiting import until
+
+SHORT = timedelta(seconds=0.4)
+
+
+@pytest.fixture
+def file() -> Iterator[BinaryIO]:
+    with document() as opened:
+        yield opened
+
+
+async def test_more_memory_than_allowed(file: BinaryIO) -> None:
+    async with make_boxes(memory=128 * 2**20) as boxes:
+        with pytest.raises(
+            ResourceLimit, match=r"^Reading it needed more than 128MB of memory \(extraction\.memory\)\.$"
+        ):
+            await boxes.call("hog", file, {})
+        assert await boxes.call("pid", file, {})
+
+
+async def test_memory_that_is_taken_faster_than_anybody_can_watch(file: BinaryIO) -> None:
+    """The kernel refuses it."""
+    async with make_boxes(memory=128 * 2**20) as boxes:
+        with pytest.raises(ResourceLimit, match=r"^Reading it needs more memory than a reader may have"):
+            await boxes.call("grab", file, {"size": 4 * 2**30})
+
+
+async def test_processor_time(file: BinaryIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.extraction.watch.PATIENCE", 100)  # on a busy machine the clock would come first
+    async with make_boxes(timeout=SHORT) as boxes:
+        with pytest.raises(ResourceLimit, match=r"^Reading it needed more than 400ms of processor time"):
+            await boxes.call("spin", file, {})
+        with pytest.raises(ResourceLimit, match=r"^Reading it needed more than 200ms of processor time"):
+            await boxes.call("spin", file, {}, timeout=0.2)
+
+
+async def test_the_clock(file: BinaryIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A little work now and then is not standing still, and does not go on for ever."""
+    monkeypatch.setattr("penstock.extraction.watch.PATIENCE", 1.5)
+    async with make_boxes(timeout=timedelta(seconds=1)) as boxes:
+        with pytest.raises(
+            ResourceLimit, match=r"^Reading it took longer than 1s500ms \(1\.5 times extraction\.timeout\)"
+        ):
+            await boxes.call("dawdle", file, {})
+
+
+async def test_standing_still(file: BinaryIO) -> None:
+    async with make_boxes(timeout=SHORT) as boxes:
+        began = time.monotonic()
+        with pytest.raises(ResourceLimit, match=r"^Reading it stood still, and was ended after 400ms"):
+            await boxes.call("sleep", file, {})
+        assert time.monotonic() - began >= 0.4
+
+
+async def test_the_time_in_which_this_process_was_away_does_not_count(file: BinaryIO) -> None:
+    async with make_boxes(timeout=timedelta(seconds=2)) as boxes:
+        begun = asyncio.Event()
+        calling = asyncio.create_task(boxes.call("sleep", file, {"seconds": 2.8}, progress=lambda *_: begun.set()))
+        await begun.wait()
+        time.sleep(2.5)  # noqa: ASYNC251  as if stopped
+        assert await calling
+
+
+async def test_a_slow_sink_does_not_count(file: BinaryIO) -> None:
+    async def sink(header: dict[str, object], pieces: object) -> None:
+        await asyncio.sleep(0.6)
+
+    async with make_boxes(timeout=timedelta(seconds=0.2)) as boxes:
+        answer = await boxes.call("parts", file, {"count": 2, "size": 3_000_000}, sink=sink)
+    assert answer == {"members": 2}
+
+
+async def test_a_file_larger_than_the_memory_cannot_be_written(file: BinaryIO) -> None:
+    async with make_boxes(memory=128 * 2**20) as boxes:
+        assert await boxes.call("large_file", file, {"size": 128 * 2**20}) == "written"
+        with pytest.raises(Corrupt, match="File too large"):
+            await boxes.call("large_file", file, {"size": 128 * 2**20 + 1})
+
+
+@pytest.mark.parametrize(("files", "size"), [(20, 8 * 2**20), (2_100, 1)], ids=["bytes", "files"])
+async def test_the_disk_cannot_be_filled(file: BinaryIO, files: int, size: int) -> None:
+    async with make_boxes(memory=128 * 2**20) as boxes:
+        with pytest.raises(ResourceLimit, match=r"^Reading it wrote more than 128MB to the disk"):
+            await boxes.call("fill", file, {"files": files, "size": size})
+
+
+async def test_no_processes(file: BinaryIO) -> None:
+    async with make_boxes() as boxes:
+        assert await boxes.call("fork", file, {}) == "PermissionError"
+        with pytest.raises(Corrupt, match="PermissionError"):
+            await boxes.call("program", file, {})
+        assert await boxes.call("thread", file, {}) == "threads work"
+
+
+async def test_programs_only_where_one_is_needed(file: BinaryIO) -> None:
+    async with make_boxes(forks=True) as boxes:
+        assert await boxes.call("program", file, {}) == "from a program\n"
+
+
+async def test_a_fork_bomb_is_bounded(file: BinaryIO) -> None:
+    """As an ordinary user the kernel refuses the 257th; root is ended when there are more than 64."""
+    groups: set[int] = set()
+    async with make_boxes(forks=True, timeout=timedelta(seconds=5), children=1) as boxes:
+        with pytest.raises((ResourceLimit, Corrupt)):
+            await boxes.call("fork_bomb", file, {}, progress=lambda *_: groups.update(one.pid for one in boxes._busy))
+    assert groups
+    for group in groups:
+        await until(lambda group=group: _empty(group))  # type: ignore[misc]
+
+
+async def test_what_a_box_has_started_ends_with_it(file: BinaryIO) -> None:
+    started: list[int] = []
+    async with make_boxes(forks=True, timeout=SHORT) as boxes:
+        with pytest.raises(ResourceLimit):
+            await boxes.call("orphan", file, {}, progress=lambda pid, _: started.append(pid))
+    assert len(started) == 1
+    assert not psutil.pid_exists(started[0]) or psutil.Process(started[0]).status() == psutil.STATUS_ZOMBIE
+
+
+# Boxes that lie
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(wire.HEADER.pack(b"R", 2**32 - 1), id="a huge length"),
+        pytest.param(wire.HEADER.pack(b"B", 2**21), id="a large piece"),
+        pytest.param(b"\0" * 100, id="zeros"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="another protocol"),
+        pytest.param(wire.pack(b"R", b"{not json"), id="no JSON"),
+        pytest.param(wire.pack(b"R", b"[" * 100_000), id="deep JSON"),
+        pytest.param(wire.pack(b"X", b"[]"), id="an error without fields"),
+        pytest.param(wire.pack(b"P", b"{}"), id="a part that nobody wants"),
+        pytest.param(wire.pack(b"B", b"x"), id="a piece of nothing"),
+        pytest.param(wire.pack(b"M", b'{"pages": 3}'), id="a batch that is none"),
+        pytest.param(wire.pack(b"M", b'{"pages": []}') + wire.pack(b"R", b"3"), id="a batch of nothing"),
+        pytest.param(wire.pack(b"G", b'{"done": -1, "total": "x"}'), id="a progress that cannot be"),
+        pytest.param(wire.pack(b"H", b"{}"), id="a second hello"),
+    ],
+)
+async def test_nonsense(file: BinaryIO, said: bytes) -> None:
+    async with make_boxes() as boxes:
+        with pytest.raises(Corrupt, match=r"^The reader lost its mind over it"):
+            await boxes.call("say", file, {"hex": said.hex()})
+        assert await boxes.call("pid", file, {})
+
+
+async def test_an_unknown_error_is_corrupt(file: BinaryIO) -> None:
+    said = wire.pack(b"X", wire.encode({"error": "SystemExit", "message": "bye\nbye" + "x" * 5000}))
+    async with make_boxes() as boxes:
+        with pytest.raises(Corrupt, match=r"^bye$"):
+            await boxes.call("say", file, {"hex": said.hex(), "silence": 0})
+
+
+async def test_silence_in_the_middle_of_a_frame(file: BinaryIO) -> None:
+    async with make_boxes(timeout=SHORT) as boxes:
+        with pytest.raises(ResourceLimit, match="stood still"):
+            await boxes.call("say", file, {"hex": wire.HEADER.pack(b"R", 2**20).hex()})
+
+
+async def test_endless_results_are_cut_off(file: BinaryIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.extraction.exchange.MOST_RESULT", 2**24)
+    batch = wire.pack(b"M", b'{"pages": ["' + b"x" * 10_000 + b'"]}')
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    async with make_boxes() as boxes:
+        with pytest.raises(TooMuch, match=r"^Its text is more than 16MB\.$"):
+            await boxes.call("say", file, {"hex": batch.hex(), "times": 100_000})
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 128 * 2**10
+
+
+async def test_a_flood_of_frames_leaves_the_loop_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Receiving from a socket that always has something never waits, and would keep the loop for itself."""
+    others = 0
+
+    class Flood:
+        async def sock_recv(self, connection: socket.socket, most: int) -> bytes:
+            return wire.pack(b"G", b"{}")
+
+    async def other() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        frames = Frames(ours)
+        monkeypatch.setattr(frames, "_loop", Flood())
+        beside = asyncio.create_task(other())
+        for _ in range(1000):
+            await frames.next()
+        beside.cancel()
+    assert others > 10
+
+
+async def test_endless_small_frames_are_cut_off(file: BinaryIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.extraction.exchange.MOST_FRAMES", 5_000)
+    flood = wire.pack(b"G", b'{"done":1,"total":1}') * 1000
+    async with make_boxes() as boxes:
+        with pytest.raises(TooMuch):
+            await boxes.call("say", file, {"hex": flood.hex(), "times": 100})
+
+
+async def test_a_word_too_many_costs_the_box_its_place(file: BinaryIO) -> None:
+    async with make_boxes() as boxes:
+        before = await boxes.call("pid", file, {})
+        assert await boxes.call("say_more", file, {}) == "first"
+        await asyncio.sleep(0)
+        assert await boxes.call("pid", file, {}) != "second"
+        assert await boxes.call("pid", file, {}) != before
+
+
+async def test_a_late_word_is_not_taken_for_the_next_documents_result(file: BinaryIO) -> None:
+    async with make_boxes() as boxes:
+        before = await boxes.call("lag", file, {})
+        assert await boxes.call("pid", file, {}) not in {before, "late"}
+
+
+def _empty(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False

@@ -1,0 +1,60 @@
+import io
+import zlib
+
+import pytest
+
+from penstock.errors import Suspicious
+from penstock.extraction.pdf import read_pdf
+from penstock.extraction.reading import Reading
+from tests.extraction.papers import CATALOG, arguments, draw_text, one_page, page, stream, write_pdf
+
+FORM = b"/Type/XObject/Subtype/Form/BBox[0 0 600 800]"
+CALLS_FORM = b"/Resources<</XObject<</F 5 0 R>>>>"
+
+
+def read(raw: bytes) -> Reading:
+    return read_pdf(io.BytesIO(raw), arguments())
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        one_page(CALLS_FORM, b"/F Do", stream(b"/F Do /F Do", FORM + CALLS_FORM)),
+        one_page(CALLS_FORM, b"/F Do", stream(b"/F Do /F Do", FORM)),  # it uses the resources of the page
+        one_page(CALLS_FORM, b"/F Do", stream(b"/F Do", FORM + CALLS_FORM).replace(b"/Form", b"/F#6frm")),
+    ],
+    ids=["itself", "inherited", "hidden name"],
+)
+def test_a_form_that_draws_itself_is_refused(raw: bytes) -> None:
+    with pytest.raises(Suspicious, match="draws itself"):
+        read(raw)
+
+
+def test_forms_of_forms_of_forms_are_refused_by_what_they_draw() -> None:
+    nested = [
+        stream(b"/F Do " * 10, FORM + b"/Resources<</XObject<</F %d 0 R>>>>" % (number + 1)) for number in range(5, 14)
+    ]
+
+    with pytest.raises(Suspicious, match="draws more than 100,000 forms"):
+        read(one_page(CALLS_FORM, b"/F Do", *nested, stream(b"0 0 m 1 1 l S", FORM)))
+
+
+def test_a_form_that_only_lists_itself_is_harmless() -> None:
+    drawn = stream(
+        draw_text([(50, 700, 10, "inside")]),
+        FORM + b"/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>/XObject<</F 5 0 R>>>>",
+    )
+
+    assert [each.text for each in read(one_page(CALLS_FORM, b"/F Do", drawn)).pages] == ["inside"]
+
+
+def test_a_page_that_unpacks_to_gigabytes_is_refused() -> None:
+    packer, packed = zlib.compressobj(9), b""
+    for _ in range(65):
+        packed += packer.compress(b" " * 2**20)
+    packed += packer.flush()
+    twice = stream(zlib.compress(packed, 9), b"/Filter[/FlateDecode/FlateDecode]")
+    raw = write_pdf([CATALOG, b"<</Type/Pages/Kids[3 0 R]/Count 1>>", page(4), twice])
+
+    with pytest.raises(Suspicious, match="unpacks to more than 64 MB"):
+        read(raw)

@@ -1,0 +1,81 @@
+"""No question may scan the tables of all collections, whatever the statistics say."""
+
+import json
+from typing import Any
+
+import pytest
+
+from penstock.database import Statement
+from penstock.search.index import sql as index
+from penstock.search.lookup import sql as lookup
+from penstock.search.moment import sql as moment
+from penstock.search.postings import sql as postings
+from penstock.search.show import sql as show
+from tests.search.conftest import Library
+
+LARGE = ("postings", "folded_postings", "chunks", "documents", "indexed_batches")
+TERMS = [f"term{number}" for number in range(8)]
+HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
+    "read_postings": (lookup.read_postings, {"terms": TERMS, "collections": [3], "most": 10**6, "common": 10**4}),
+    "show_chunks": (show.show_chunks, {"versions": list(range(1, 11)), "ordinals": [1] * 10}),
+    "neighbours": (show.neighbours, {"versions": list(range(1, 11)), "ordinals": [1] * 10, "reach": 2}),
+    "is_live": (index.is_live, {"version": 7}),
+    "remove_chunks": (index.remove_chunks, {"version": 7, "most": 100}),
+    "next_batch": (postings.next_batch, {"version": 7}),
+    "remove_from_tail": (postings.remove_from_tail, {"terms": TERMS, "collection": 3, "version": 7, "first": 0}),
+    "folded_with": (postings.folded_with, {"terms": TERMS, "collection": 3, "version": 7}),
+    "end_of_bite": (postings.end_of_bite, {"collection": 3, "after": "", "most": 100}),
+}
+FILL = """
+insert into penstock.postings (collection_id, first, version_id, term, entries)
+  select n % 5, 0, n / 5, 'term' || n % 500, '\\x00' from generate_series(1, $1::int) as n on conflict do nothing;
+insert into penstock.folded_postings (collection_id, part, term, entries, lowest, highest)
+  select n % 5, n / 500, 'term' || n % 500, '\\x00', 1, 9 from generate_series(1, $1::int) as n on conflict do nothing;
+insert into penstock.chunks (version_id, ordinal, start, stop, heading, text)
+  select n / 10, n % 10, 0, 1, '', 'text' from generate_series(1, $1::int) as n;
+insert into penstock.indexed_batches (version_id, first, collection_id, chunks, terms)
+  select n, 0, n % 5, 10, '{a}' from generate_series(1, $1::int) as n;
+insert into penstock.documents (id, collection_id, name, live_id, version_id)
+  select n, (select max(id) from penstock.collections), 'd' || n, n, n from generate_series(1, $1::int) as n;
+"""
+
+
+async def fill(library: Library, statistics: str) -> None:
+    await library.collection()
+    for table in LARGE:
+        await library.run(f"alter table penstock.{table} set (autovacuum_enabled = off)")
+    if statistics == "empty":
+        await library.run("analyze")
+    for statement in FILL.split(";\n"):
+        if statement.strip():
+            await library.run(statement, 20_000)
+    if statistics == "fresh":
+        await library.run("analyze")
+
+
+def nodes(node: dict[str, Any]) -> Any:
+    yield node
+    for child in node.get("Plans", []):
+        yield from nodes(child)
+
+
+@pytest.mark.parametrize("statistics", ["none", "empty", "fresh"])
+async def test_no_hot_statement_scans_a_table(library: Library, statistics: str) -> None:
+    await fill(library, statistics)
+    for name, (statement, values) in HOT.items():
+        for options in ("format json", "format json, generic_plan"):
+            [row] = await library.run(f"explain ({options}) {statement.text}", *statement.arguments(values))
+            scans = [
+                (node["Relation Name"], node["Node Type"])
+                for node in nodes(json.loads(row[0])[0]["Plan"])
+                if node.get("Relation Name") in LARGE and "Scan" in node["Node Type"]
+            ]
+            assert scans, name
+            assert not [scan for scan in scans if scan[1] == "Seq Scan"], f"{name}, {statistics}, {options}: {scans}"
+
+
+async def test_every_statement_is_valid(library: Library) -> None:
+    """Those that no other test runs with all their parts would fail only in production."""
+    async with library.database.pool.transaction() as tx:
+        for statement in [*lookup, *moment, *show, *index, *postings]:
+            await tx.prepare(statement.text)
