@@ -20,6 +20,7 @@ import pytest
 
 from penstock.database import Database, EmbeddedServer, open_database
 from penstock.database.database import Address, bring_schema
+from penstock.search import prepare_model
 from penstock.settings import DatabaseUrl, PoolSettings, PostgresSettings, Settings
 from tests.databases import Databases
 
@@ -62,6 +63,8 @@ async def prepare_template(server: EmbeddedServer) -> str:
     joined = await server.join()
     settings = Settings(home=server.home)
     await bring_schema(settings, Address(settings, server, joined.url), lambda _: None)
+    async with open_database(Settings(home=server.home, database_url=joined.url), role="template") as database:
+        await prepare_model(database, "static", 256)  # a second for each test that needs it
     template = await asyncpg.connect(joined.url.reveal())
     await template.execute(CLOCK.read_text())
     await template.close()

@@ -66,14 +66,6 @@ def spin(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
         pass
 
 
-def dawdle(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
-    while True:
-        until = time.process_time() + 0.02
-        while time.process_time() < until:
-            pass
-        time.sleep(0.08)
-
-
 def sleep(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
     reply.progress(0, 1)
     time.sleep(arguments.get("seconds", 3600))

@@ -51,6 +51,14 @@ def test_a_list_of_names_that_is_cut_says_so() -> None:
     assert "first 10,000 of its 10,050 names" in reading.gaps[0].reason
 
 
+def test_a_member_without_a_name_gets_one() -> None:
+    raw = made.zipped({"x": "one"}).replace(b"\x01\0\0\0x", b"\0\0\x01\0x")  # the name becomes part of the extra field
+    central = raw.index(b"PK\1\2")
+    raw = raw[:central] + raw[central:].replace(b"\x01\0\0\0\0\0", b"\0\0\x01\0\0\0", 1)
+    reading = made.read(raw)
+    assert made.text_of(reading) == "unnamed"
+
+
 def test_members_are_sent() -> None:
     files, gaps = unpack(made.zipped({"a.txt": "x" * 200_000, "sub/b.txt": "y", "empty": ""}))
     assert files == {"a.txt": b"x" * 200_000, "sub/b.txt": b"y", "empty": b""}
@@ -139,8 +147,10 @@ def test_overlapping_members_are_a_bomb() -> None:
     end = raw.rindex(b"PK\5\6")
     raw[end + 8 : end + 12] = (60).to_bytes(2, "little") * 2
     raw[end + 12 : end + 16] = (len(directory) * 20).to_bytes(4, "little")
-    files, _ = unpack(bytes(raw))
-    assert len(files) == 3, "the same name again is the same member"
+    files, gaps = unpack(bytes(raw))
+    assert not files and "overlap" in gaps[0]
+    with pytest.raises(Suspicious, match="overlap"):
+        made.read(bytes(raw))
 
 
 def encrypted_zip(*, all_of_it: bool) -> bytes:
@@ -212,3 +222,28 @@ def test_a_mailbox_is_many_mails() -> None:
     assert list(files) == ["message 0001.eml", "message 0002.eml", "message 0003.eml"] and not gaps
     assert files["message 0001.eml"].endswith(b"Text\nFrom here on\n\n")
     assert made.read(raw).facts["members"] == "3"
+
+
+def test_two_members_of_one_name_are_both_there() -> None:
+    raw = made.zipped({"a.txt": "first", "b.txt": "second"}).replace(b"b.txt", b"a.txt")
+    files, gaps = unpack(raw)
+    assert files == {"a.txt": b"first", "a (2).txt": b"second"} and not gaps
+
+
+def test_links_are_no_members() -> None:
+    raw = bytearray(made.zipped({"link.txt": "/etc/passwd", "file.txt": "x"}))
+    at = raw.index(b"PK\1\2")
+    raw[at + 38 : at + 42] = (0o120777 << 16).to_bytes(4, "little")
+    files, gaps = unpack(bytes(raw))
+    assert files == {"file.txt": b"x"}
+    assert gaps == ["link.txt: a link to another file, not a file"]
+
+
+def test_a_tar_that_claims_more_than_it_can_hold_is_damaged() -> None:
+    """Python would skip the member in steps of ten kilobytes, for years."""
+    head = bytearray(tarfile.TarInfo("big.txt").tobuf(tarfile.GNU_FORMAT))
+    head[124:136] = b"\x80" + (2**63 - 1).to_bytes(11, "big")
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    with pytest.raises(Corrupt, match="larger than itself"):
+        made.read(bytes(head) + b"x" * 1024)

@@ -1,14 +1,16 @@
 import io
 import struct
+import time
 import zlib
 
 import pytest
 from PIL import Image
 
-from penstock.errors import Corrupt, TooMuch, Unsupported
+from penstock.errors import Corrupt, Suspicious, TooMuch, Unsupported
 from penstock.extraction.draw import LONGEST, SHORTER, cut_strip, drawing_scale, fit, open_pages
 from penstock.extraction.image import read_image
 from penstock.extraction.reading import Reading
+from penstock.extraction.tiff import count_folders
 from tests.extraction.papers import arguments, encode, picture
 
 SMALL = picture([(10, 10, 40, "Text")], (200, 100))
@@ -47,8 +49,45 @@ def test_frames_of_a_tiff_are_pages_and_of_an_animation_are_not() -> None:
 
 def test_too_many_frames() -> None:
     frames = [Image.new("1", (20, 20)) for _ in range(4)]
-    with pytest.raises(TooMuch, match=r"4 pages; limits.pages allows 3"):
+    with pytest.raises(TooMuch, match=r"more than 3 pages"):
         read(encode(frames[0], "TIFF", save_all=True, append_images=frames[1:]), "tiff", pages=3)
+
+
+def test_too_many_frames_are_counted_in_one_pass() -> None:
+    """Pillow compares each folder with all before it, and takes minutes for these."""
+    folder = struct.pack("<H2HLL", 1, 256, 4, 1, 8)
+    places = [8 + number * (len(folder) + 4) for number in range(1, 60_001)]
+    raw = b"II*\0\x08\0\0\0" + b"".join(folder + struct.pack("<L", place) for place in places)
+    began = time.process_time()
+    with pytest.raises(TooMuch, match="more than 5,000 pages"):
+        read(raw, "tiff")
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("start", [b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"])
+def test_folders_of_a_tiff_end_at_a_loop_or_at_the_end(start: bytes) -> None:
+    order = ">" if start[:2] == b"MM" else "<"
+    place, number, first = ("Q", "Q", 16) if b"+" in start else ("L", "H", 8)
+    head = start + (struct.pack(f"{order}HH", 8, 0) if first == 16 else b"") + struct.pack(f"{order}{place}", first)
+    folder = struct.pack(f"{order}{number}", 0)
+    second = first + len(folder) + struct.calcsize(f"{order}{place}")
+
+    def chain(after: int) -> bytes:
+        last = folder + struct.pack(f"{order}{place}", after)
+        return head + folder + struct.pack(f"{order}{place}", second) + last
+
+    assert count_folders(io.BytesIO(chain(0)), 9) == 2
+    assert count_folders(io.BytesIO(chain(first)), 9) == 2
+    assert count_folders(io.BytesIO(chain(99_999)), 9) == 2
+    assert count_folders(io.BytesIO(chain(0)), 1) == 2, "one more than allowed is enough to know"
+
+
+def test_a_picture_drawn_over_and_over_is_refused() -> None:
+    raw = encode(picture([], (3_000, 3_000)), "JPEG", progressive=True)
+    assert list(read(raw, "jpeg").scanned) == [1]
+    last = raw.rindex(b"\xff\xda")
+    with pytest.raises(Suspicious, match="scans"):
+        read(raw[:last] + raw[last:-2] * 3_000 + raw[-2:], "jpeg")
 
 
 def test_too_many_pixels_are_refused_by_the_header_alone() -> None:
@@ -72,7 +111,9 @@ def test_a_large_later_frame_is_refused_when_it_is_drawn() -> None:
 def test_what_is_cut_off_or_noise_is_corrupt(kind: str) -> None:
     raw = encode(picture([(10, 10, 40, "Text")], (300, 300)), KINDS[kind])
     for broken in (raw[: len(raw) // 2], raw[:12], bytes(range(256))):
-        with pytest.raises(Corrupt, match="damaged"):
+        with pytest.raises(
+            Corrupt, match=r"damaged: (it cannot be recognised|its end is missing|what is in it makes no image)"
+        ):
             read(broken, kind)
 
 

@@ -273,3 +273,28 @@ def test_a_large_sheet_needs_little_memory() -> None:
         tracemalloc.stop()
     assert page.text.count("\n") == 5_001
     assert peak < 30_000_000, "a tree of all cells takes more than 40 MB"
+
+
+@pytest.mark.parametrize("place", ["A110000", "A1048576", "XFD1048576", "C90000"])
+def test_one_stray_cell_does_not_hide_its_sheet(place: str) -> None:
+    with zipfile.ZipFile(io.BytesIO(xlsx(("Stock", [["part", "pieces"], ["valve", "3"]]), ("Empty", [])))) as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    row = f'<row r="{place.strip("ACDFX")}"><c r="{place}" t="s"><v>1</v></c></row></sheetData>'
+    parts["xl/worksheets/sheet1.xml"] = parts["xl/worksheets/sheet1.xml"].replace("</sheetData>", row)
+    parts["xl/sharedStrings.xml"] = (
+        '<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><si><t>no</t></si>'
+        "<si><r><t>far</t></r><r><t>away</t></r><rPh><t>spoken</t></rPh></si></sst>"
+    )
+    parts["[Content_Types].xml"] = parts["[Content_Types].xml"].replace(
+        "</Types>",
+        '<Override PartName="/xl/sharedStrings.xml" ContentType="application/vnd.openxmlformats-officedocument.'
+        'spreadsheetml.sharedStrings+xml"/></Types>',
+    )
+    parts["xl/_rels/workbook.xml.rels"] = made.relations(
+        ("worksheet", "worksheets/sheet1.xml"),
+        ("worksheet", "worksheets/sheet2.xml"),
+        ("sharedStrings", "sharedStrings.xml"),
+    )
+    [page] = made.read(made.zipped(parts)).pages
+    assert page.number == 1
+    assert page.text.startswith("Stock\n\npart | pieces\nvalve | 3\n") and page.text.endswith("faraway")

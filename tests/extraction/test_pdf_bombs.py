@@ -10,6 +10,7 @@ from tests.extraction.papers import CATALOG, arguments, draw_text, one_page, pag
 
 FORM = b"/Type/XObject/Subtype/Form/BBox[0 0 600 800]"
 CALLS_FORM = b"/Resources<</XObject<</F 5 0 R>>>>"
+BESIDE_NOTHING = b"/Resources<</XObject<</A 99 0 R/B 7/F 5 0 R>>>>"
 
 
 def read(raw: bytes) -> Reading:
@@ -22,8 +23,9 @@ def read(raw: bytes) -> Reading:
         one_page(CALLS_FORM, b"/F Do", stream(b"/F Do /F Do", FORM + CALLS_FORM)),
         one_page(CALLS_FORM, b"/F Do", stream(b"/F Do /F Do", FORM)),  # it uses the resources of the page
         one_page(CALLS_FORM, b"/F Do", stream(b"/F Do", FORM + CALLS_FORM).replace(b"/Form", b"/F#6frm")),
+        one_page(BESIDE_NOTHING, b"/F Do", stream(b"/F Do /F Do", FORM + BESIDE_NOTHING)),
     ],
-    ids=["itself", "inherited", "hidden name"],
+    ids=["itself", "inherited", "hidden name", "beside one that is not there"],
 )
 def test_a_form_that_draws_itself_is_refused(raw: bytes) -> None:
     with pytest.raises(Suspicious, match="draws itself"):
@@ -57,4 +59,22 @@ def test_a_page_that_unpacks_to_gigabytes_is_refused() -> None:
     raw = write_pdf([CATALOG, b"<</Type/Pages/Kids[3 0 R]/Count 1>>", page(4), twice])
 
     with pytest.raises(Suspicious, match="unpacks to more than 64 MB"):
+        read(raw)
+
+
+def test_a_page_that_repeats_itself_is_refused() -> None:
+    """pdfium keeps half a kilobyte for each piece of text: this would take a gigabyte."""
+    packed = zlib.compress(b"BT /F 9 Tf " + b"(a) Tj " * 2_000_000 + b"ET", 9)
+    raw = write_pdf([CATALOG, b"<</Type/Pages/Kids[3 0 R]/Count 1>>", page(4), stream(packed, b"/Filter/FlateDecode")])
+
+    with pytest.raises(Suspicious, match="over and over"):
+        read(raw)
+
+
+def test_a_broken_page_does_not_hide_the_others() -> None:
+    broken, good = b"<</Type/Page/Parent 2 0 R/Contents[7 8 9]>>", page(5)
+    packed = stream(zlib.compress(b"q " * 2_000_000, 9), b"/Filter/FlateDecode")
+    raw = write_pdf([CATALOG, b"<</Type/Pages/Kids[3 0 R 4 0 R]/Count 2>>", broken, good, packed])
+
+    with pytest.raises(Suspicious, match="over and over"):
         read(raw)

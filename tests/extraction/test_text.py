@@ -141,6 +141,11 @@ def test_a_cell_of_a_megabyte_and_an_open_quote_are_read() -> None:
     assert len(page.text) > 1_000_000
 
 
+def test_a_value_far_to_the_right_is_no_line_of_bars() -> None:
+    [page] = made.read(b"a,b\n1" + b"," * 16_000 + b"far\n", "a.csv").pages
+    assert page.text == "a | b\n1 | far"
+
+
 def test_empty_cells_have_a_reason() -> None:
     assert "empty" in made.read(b",,,\n,,,\n", "a.csv").gaps[0].reason
 

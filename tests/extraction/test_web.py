@@ -77,6 +77,14 @@ def test_endless_nesting_is_read_without_the_parser(tag: str) -> None:
     assert "before" in text and "deep & low" in text and "no" not in text.split()
 
 
+def test_a_tag_of_thousands_of_attributes_is_read_without_the_parser() -> None:
+    crowd = " ".join(f"a{number}=b" for number in range(100_000))
+    began = time.process_time()
+    reading = made.read(f"<html><body><p {crowd}>turbine</p></body></html>".encode())
+    assert made.text_of(reading) == "turbine"
+    assert time.process_time() - began < 2, "the parser takes a minute"
+
+
 def test_nesting_counts_what_really_nests() -> None:
     assert nesting("<ul>" + "<li>x" * 5_000 + "</ul>" + "<p>y" * 5_000 + "<br>" * 5_000) == 1
     assert nesting("<div>" * 3_000) > DEEPEST

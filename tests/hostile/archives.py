@@ -81,7 +81,7 @@ def zip_nests() -> Iterator[File]:
 
     yield either("zip-in-zip-200-deep.zip", lambda: deep(200))
     yield either("zip-in-zip-4-deep.zip", lambda: deep(4))
-    yield either("zip-of-folders.zip", lambda: zip_of((f"{'a/' * n}", b"") for n in range(1, 500)))
+    yield either("zip-of-folders.zip", lambda: zip_of((f"{'a/' * n}", b"") for n in range(1, 300)))
     yield either("zip-empty.zip", lambda: directory(b"", 0, 0))
     yield either("zip-behind-something-else.zip", lambda: b"#" * 100_000 + zip_of([("note.txt", NOTE)]))
 
@@ -128,7 +128,7 @@ def zip_claims() -> Iterator[File]:
     yield either("zip-unknown-method.zip", lambda: zip_claiming(b"note.txt", NOTE, len(NOTE), method=77))
     yield either("zip-claims-4-gigabytes.zip", lambda: zip_claiming(b"note.txt", NOTE, 2**32 - 2, method=0))
     yield either("zip-member-beyond-the-end.zip", lambda: patched(start + 42, b"\xff\xff\xff\x7f"))
-    yield failed("zip-directory-beyond-the-end.zip", lambda: patched(end + 16, b"\xff\xff\xff\x7f"), Unreadable)
+    yield either("zip-directory-beyond-the-end.zip", lambda: patched(end + 16, b"\xff\xff\xff\x7f"))
     yield failed(
         "zip-directory-claims-65000.zip", lambda: patched(end + 8, b"\xe8\xfd\xe8\xfd\xff\xff\xff\x0f"), Unreadable
     )
@@ -203,7 +203,7 @@ def tars() -> Iterator[File]:
         "tar-devices.tar",
         lambda: tar((entry("zero", 0, tarfile.CHRTYPE), b""), (entry("pipe", 0, tarfile.FIFOTYPE), b"")),
     )
-    yield either("tar-claims-8-exabytes.tar", claiming)
+    yield failed("tar-claims-8-exabytes.tar", claiming, Corrupt, says="larger than itself")
     yield either("tar-5000-members.tar.gz", crowd)
     yield either(
         "tar-swells.tar.gz",

@@ -54,7 +54,7 @@ def headers() -> Iterator[File]:
         lines = [line for line in HEAD.splitlines() if not line.startswith(f"{field}:")]
         return ("\r\n".join([*lines, f"{field}: {value}"]) + "\r\n\r\n" + WORDS).encode("utf-8", "surrogateescape")
 
-    yield ready("mail-header-of-500000-characters.eml", lambda: with_header("X-Long: " + "a" * 500_000))
+    yield ready("mail-header-of-200000-characters.eml", lambda: with_header("X-Long: " + "a" * 200_000))
     yield ready("mail-long-subject.eml", lambda: instead("Subject", "water " * 50_000))
     yield ready("mail-50000-headers.eml", lambda: with_header("\r\n".join(f"X-{n}: a" for n in range(50_000))))
     yield ready("mail-header-folded-100000-times.eml", lambda: with_header("X-Folded: a" + "\r\n a" * 100_000))
@@ -106,8 +106,8 @@ def bodies() -> Iterator[File]:
         (HEAD + "Content-Type: text/html\r\n\r\n<p>water</p>" + "<div>" * 100_000).encode,
     )
     yield either(
-        "mailbox-of-3000-mails.mbox",
-        (f"From ada@example.org Mon Jan  1 10:00:00 2024\n{HEAD}\nwater\n\n" * 3_000).encode,
+        "mailbox-of-1500-mails.mbox",
+        (f"From ada@example.org Mon Jan  1 10:00:00 2024\n{HEAD}\nwater\n\n" * 1_500).encode,
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -21,6 +22,7 @@ from tests.hostile.good import GOOD
 from tests.hostile.trial import Trial, try_file
 from tests.hostile.verdict import complaints
 
+PAGE = Path(__file__).parents[2] / "docs/hostile.md"
 CORPUS = Path(__file__).parents[2].parent / "shared/corpus/hostile"
 TIMEOUT = timedelta(seconds=8)  # of processor time; the box gives up after three times as long by the clock
 CALL_WITHIN = 25.0
@@ -98,6 +100,17 @@ async def watched_memory() -> AsyncIterator[list[int]]:
         yield seen
     finally:
         watching.cancel()
+
+
+async def test_the_page_says_what_is_said(tmp_path: Path) -> None:
+    rows = re.findall(r"^\| `([^`]+)` \| (\w+) \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
+    files = {file.name: file for file in hostile_files()}
+    assert len(rows) >= 20
+    for name, _, _ in rows:
+        (tmp_path / name).write_bytes(files[name].content())
+    trials = await try_all(tmp_path, [tmp_path / name for name, _, _ in rows])
+    said = {trial.name: (trial.name, type(trial.error).__name__, str(trial.error)) for trial in trials}
+    assert [said[name] for name, _, _ in rows] == rows
 
 
 def test_there_are_enough_of_them_and_each_has_its_name() -> None:

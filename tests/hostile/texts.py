@@ -68,9 +68,9 @@ def lines() -> Iterator[File]:
         "text-without-a-blank-of-letters.txt", lambda: bytes(random.Random(7).choices(b"abcdefghijklmnop", k=300_000))
     )
     yield either("text-300000-empty-lines.txt", lambda: b"\n" * 300_000 + b"water")
-    yield ready("text-300000-lines.txt", lambda: b"a\n" * 300_000)
+    yield ready("text-200000-lines.txt", lambda: b"a\n" * 200_000)
     yield ready("text-only-carriage-returns.txt", lambda: b"water\r" * 30_000)
-    yield either("text-only-dashes.txt", lambda: b"-" * 500_000)
+    yield either("text-only-dashes.txt", lambda: b"-" * 300_000)
     yield ready("text-line-separators.txt", lambda: "water\u2028\u2029\x85\x0b\x0c".encode() * 10_000)
     yield ready("text-like-a-mail.txt", lambda: b"a: b\n" * 50_000)
     yield ready("text-like-a-mailbox.txt", lambda: b"From \n" * 30_000 + PLAIN)
@@ -117,7 +117,7 @@ def markdown() -> Iterator[File]:
     yield ready("markdown-brackets.md", lambda: b"[" * 200_000 + b"water")
     yield ready("markdown-links-in-links.md", lambda: b"![" * 50_000 + b"water" + b"](x)" * 50_000)
     yield ready("markdown-stars.md", lambda: b"*a **a ***a " * 20_000)
-    yield ready("markdown-backticks.md", lambda: b"".join(b"`" * (n % 300) + b"a" for n in range(3_000)))
+    yield ready("markdown-backticks.md", lambda: b"".join(b"`" * (n % 300) + b"a" for n in range(1_500)))
     yield ready("markdown-lists-in-lists.md", lambda: b"".join(b" " * n + b"- water\n" for n in range(700)))
     yield ready(
         "markdown-10000-columns.md",

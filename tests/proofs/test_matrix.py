@@ -41,7 +41,9 @@ def test_a_failpoint_says_when_and_what() -> None:
     assert parse("") == {}
 
 
-@pytest.mark.parametrize("text", ["nowhere=kill", "after-claim=explode", "after-claim", "after-claim=kill@x", "step:=kill"])
+@pytest.mark.parametrize(
+    "text", ["nowhere=kill", "after-claim=explode", "after-claim", "after-claim=kill@x", "step:=kill"]
+)
 def test_a_failpoint_that_would_prove_nothing_is_refused(text: str) -> None:
     with pytest.raises(BadSetting, match=VARIABLE):
         parse(text)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.errors import BadValue
+from penstock.errors import BadValue, DatabaseUnsuitable
 from penstock.search import CollectionRef, Query, find, prepare_model
 from tests.search.conftest import Library
 
@@ -214,3 +214,16 @@ async def test_preparing_a_model_twice_is_harmless(library: Library) -> None:
 
     [row] = await library.run("select to_regclass('penstock.\"vectors_other-model\"') is not null as there")
     assert row["there"]
+
+
+async def test_a_model_of_other_dimensions_is_a_sentence(library: Library) -> None:
+    with pytest.raises(DatabaseUnsuitable, match="256 dimensions"):
+        await prepare_model(library.database, "static", 384)
+
+
+async def test_a_snapshot_can_be_taken_behind_a_pooler(library: Library) -> None:
+    """There each transaction begins with settings of its own, and its isolation is chosen only after them."""
+    await library.add("a", ["pump"])
+    library.database.pool._local = "set local jit = off; set local timezone = 'UTC'"
+
+    assert await library.names("pump") == ["a"]

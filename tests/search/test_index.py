@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import WrongState
 from penstock.search import CollectionRef, fold
+from penstock.search.postings import sql, take_turn
 from penstock.search.words import vocabulary
 from tests.search.conftest import Library
 from tests.search.rebuild import State, rank, read_index, rebuild
@@ -39,6 +40,7 @@ select count(*)::int from (
 ) as rows
 where version_id = $1
 """
+WAITING = "select from pg_locks where locktype = 'advisory' and not granted"
 
 
 class Actor:
@@ -221,3 +223,24 @@ async def test_a_fold_that_is_stopped_goes_on(library: Library, monkeypatch: pyt
         await fold(library.database, collection.id, "static")
         assert await compare(library, collection) == state
     await check_search(library, "main", state)
+
+
+async def test_clearing_and_folding_take_turns(library: Library) -> None:
+    """A fold that has begun may move what the clearing would not look for any more."""
+    document = await library.add("a", ["pump water", "valve"])
+    [[version]] = await library.run("select live_id from penstock.documents where id = $1", document)
+    collection = library.collections["main"].id
+    async with library.database.pool.transaction() as folding:
+        await take_turn(folding, collection)
+        await sql.begin_folding(folding, collection=collection)
+        await library.delete(document)
+        clearing = asyncio.create_task(library.clear(version))
+        async with asyncio.timeout(20):
+            while not await library.run(WAITING):  # noqa: ASYNC110  what is waited for happens in the server
+                await asyncio.sleep(0.01)
+        await sql.fold_terms.value(folding, collection=collection, versions=[version], after="", upto="zzz", long=1000)
+        assert len(await folding.fetch("select from penstock.folded_postings")) == 3
+    await clearing
+
+    assert not await library.run("select from penstock.folded_postings")
+    assert (await library.run(LEFT, version))[0][0] == 0

@@ -64,6 +64,9 @@ class Session(_Driver):
     async def copy_records_to_table(self, table_name: str, **options: Any) -> str:
         return await self._bounded(super().copy_records_to_table(table_name, **options))
 
+    async def copy_to_table(self, table_name: str, **options: Any) -> str:
+        return await self._bounded(super().copy_to_table(table_name, **options))
+
     async def _bounded(self, call: Awaitable[T]) -> T:
         if self.on_work is not None:
             self.on_work()

@@ -96,9 +96,7 @@ async def publish(  # noqa: PLR0913  what was found, by name
     gaps: Sequence[Mapping[str, Any]] = (),
 ) -> bool:
     """queued -> ready: this version is what search sees from the commit on. False if it is not the newest any more."""
-    if await sql.lock_newest.value(tx, document=work.document, version=work.version) is None:
-        return False
-    await sql.publish.run(
+    published = await sql.publish.value(
         tx,
         document=work.document,
         version=work.version,
@@ -110,7 +108,7 @@ async def publish(  # noqa: PLR0913  what was found, by name
         words=words,
         gaps=json.dumps([dict(gap) for gap in gaps]),
     )
-    return True
+    return published is not None
 
 
 def _read(row: Record) -> Work:

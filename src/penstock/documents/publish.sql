@@ -14,27 +14,25 @@ insert into penstock.pages (version_id, number, text, ocr)
 select :version, number, text, ocr from unnest(:numbers::int[], :texts::text[], :ocrs::real[]) as page(number, text, ocr)
 on conflict (version_id, number) do update set text = excluded.text, ocr = excluded.ocr
 
--- name: lock_newest
-select id from penstock.documents where id = :document and version_id = :version and state <> 'deleted' for no key update
-
 -- name: publish
--- queued -> ready. What was live before is no more; the counts change by the difference.
-with document as (
+-- queued -> ready. What was live before is no more; the counts change by the difference. No row: it is not the newest any more.
+with document as materialized (
   select document.id, document.tenant, document.collection_id, document.job_id, document.live_id, live.chunks, live.words
   from penstock.documents as document left join penstock.versions as live on live.id = document.live_id
-  where document.id = :document
+  where document.id = :document and document.version_id = :version and document.state <> 'deleted'
+  for no key update of document
 ),
 version as (
   update penstock.versions
   set prepared_at = penstock.now(), title = nullif(:title, ''), pages = :pages, chunks = :chunks, words = :words,
     gaps = :gaps::jsonb, facts = :facts::jsonb
-  where id = :version
+  where id = :version and exists (select from document)
   returning id, number, accepted_at
 ),
 live as (
   update penstock.documents
   set state = 'ready', live_id = :version, error = null, media_type = :media_type, changed_at = penstock.now()
-  where id = :document
+  where id = (select id from document)
 ),
 dead as (
   update penstock.versions set dead_at = penstock.now()
@@ -54,3 +52,4 @@ select document.tenant, document.collection_id, document.id, 'ready', jsonb_buil
   'seconds', round(extract(epoch from penstock.now() - version.accepted_at), 3)
 )
 from document cross join version left join penstock.jobs as job on job.id = document.job_id
+returning document_id

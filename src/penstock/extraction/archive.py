@@ -6,6 +6,7 @@ bomb as a whole was refused before, when the archive itself was read.
 
 import gzip
 import re
+import stat
 import tarfile
 import zipfile
 import zlib
@@ -34,6 +35,7 @@ _BROKEN = (
     NotImplementedError,
 )
 _MOST_NAMES = 10_000
+LINK = "a link to another file, not a file"
 
 
 class Reply(Protocol):
@@ -141,7 +143,7 @@ def _entries(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> I
         case signature.ZIP:
             yield from _zip_members(file, arguments)
         case signature.TAR:
-            yield from _tar_members(file)
+            yield from _tar_members(file, _rewound(file))
         case signature.GZIP:
             yield from _gzip_members(file, arguments)
         case textkind.MAIL:
@@ -154,21 +156,31 @@ def _entries(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> I
 
 def _zip_members(file: BinaryIO, arguments: Mapping[str, Any]) -> Iterator[Member]:
     package = Package(file, arguments)
-    entries = list(package.entries.values())
+    entries = package.all
     if sum(entry.compress_size for entry in entries) > package.size:
         raise Suspicious("a zip bomb: its members overlap, the same bytes would be unpacked many times")
     if sum(entry.file_size for entry in entries) > package.allowed:
         raise Suspicious(f"a zip bomb: it would become more than {package.expansion} times as large (limits.expansion)")
-    for name, entry in package.entries.items():
-        if not _LITTER.search(name):
-            refused = LOCKED if entry.flag_bits & 1 else ""
-            yield Member(name, entry.file_size, package.pieces(name), refused)
+    for entry in entries:
+        if not _LITTER.search(entry.filename):
+            refused = LOCKED if entry.flag_bits & 1 else LINK if stat.S_ISLNK(entry.external_attr >> 16) else ""
+            yield Member(entry.filename, entry.file_size, package.pieces(entry), refused)
 
 
-def _tar_members(stream: "BinaryIO | _Bound") -> Iterator[Member]:
+def _rewound(file: BinaryIO) -> int:
+    """How long it is; it is at its beginning afterwards."""
+    size = file.seek(0, 2)
+    file.seek(0)
+    return size
+
+
+def _tar_members(stream: "BinaryIO | _Bound", room: int) -> Iterator[Member]:
+    """`room` is more than a member can have: Python would skip one that claims to be larger block by block, for years."""
     try:
         with tarfile.open(fileobj=cast("BinaryIO", stream), mode="r|") as archive:
             for entry in archive:
+                if entry.size > room:
+                    raise Corrupt("damaged: the archive claims to hold a file that is larger than itself")
                 content = archive.extractfile(entry) if entry.isreg() else None  # links and devices are no files
                 if content is not None and not _LITTER.search(entry.name):
                     yield Member(entry.name, entry.size, iter(partial(content.read, _PIECE), b""))
@@ -203,7 +215,8 @@ def _gzip_members(file: BinaryIO, arguments: Mapping[str, Any]) -> Iterator[Memb
     stream = _Bound(file, arguments)
     head = stream.read(512)
     if head[257:262] == b"ustar":
-        yield from _tar_members(_Bound(file, arguments))
+        bound = _Bound(file, arguments)
+        yield from _tar_members(bound, bound.left)
         return
     stem = str(arguments.get("name", "")).rpartition("/")[2].rpartition("!/")[2]
     yield Member(re.sub(r"\.gz$", "", stem, flags=re.IGNORECASE) or "content", len(head), _chained(head, stream))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.errors import TooMuch
-from penstock.extraction.reading import Heading, Page, Table
+from penstock.extraction.reading import MARKS, Heading, Page, Table
 
 # What no text needs and PostgreSQL or a screen cannot bear; a soft hyphen and a BOM would split words for the search.
 _DROPPED = dict.fromkeys([*range(9), *range(14, 32), 127, 0xAD, 0xFEFF], None) | {
@@ -38,6 +38,13 @@ def one_line(text: str) -> str:
 def _tidy(text: str) -> str:
     text = clean(text).strip()
     return _BLANK_LINES.sub("\n\n", text) if "\n" in text else text
+
+
+def refuse_pages(count: int, arguments: Mapping[str, Any]) -> None:
+    """TooMuch for more than `limits.pages`; the sooner it is asked, the better."""
+    most = int(arguments.get("limits", {}).get("pages", 5_000))
+    if count > most:
+        raise TooMuch(f"It has more than {most:,} pages, the limit (limits.pages).")
 
 
 class Allowance:
@@ -95,7 +102,8 @@ class Draft:
         title = one_line(text)
         if title:
             self._separate("\n\n")
-            self._headings.append(Heading(self._size, max(1, min(level - self._above, 9)), title[:1000]))
+            if len(self._headings) < MARKS:
+                self._headings.append(Heading(self._size, max(1, min(level - self._above, 9)), title[:1000]))
             self._append(title)
 
     def table(self, rows: Iterable[Sequence[str]]) -> None:
@@ -107,6 +115,8 @@ class Draft:
                 cells.pop()
             if not cells:
                 continue
+            if len(cells) > 50 and cells.count("") > 0.8 * len(cells):
+                cells = [cell for cell in cells if cell]  # a stray value in the last of 16,384 columns
             line = " | ".join(cells)
             separator = "\n" if lines else "\n\n" if self._parts else ""
             if not lines or (not header and len(cells) - cells.count("") > 1):
@@ -114,7 +124,7 @@ class Draft:
             else:
                 lines += 1
             self._append(separator + line)
-        if lines > 1:
+        if lines > 1 and len(self._tables) < MARKS:
             self._tables.append(Table(start, self._size, header[:10_000]))
 
     def page(self, number: int) -> Page:

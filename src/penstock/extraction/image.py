@@ -13,18 +13,21 @@ from typing import Any, BinaryIO
 
 from PIL import Image, ImageOps
 
-from penstock.errors import Corrupt, TooMuch, Unsupported
+from penstock.errors import Corrupt, Suspicious, TooMuch, Unsupported
 from penstock.extraction.reading import Gap, Page, Reading
+from penstock.extraction.tiff import count_folders
 
 FORMATS = {
     "image/png": ["PNG"],
-    "image/jpeg": ["JPEG", "MPO"],  # MPO: a JPEG with more of them behind it, as phones make
+    "image/jpeg": ["JPEG"],  # also those with more of them behind, as phones make
     "image/tiff": ["TIFF"],
     "image/bmp": ["BMP", "DIB"],
     "image/webp": ["WEBP"],
     "image/gif": ["GIF"],
 }
 SMALLEST = 10  # pixels: no letter is lower
+START_OF_SCAN = b"\xff\xda"
+MOST_SCANNED = 20 * 10**9  # pixels over all scans: some seconds
 # What Pillow's readers raise for files that are not as they should be.
 BROKEN = (
     *(
@@ -44,10 +47,12 @@ BROKEN = (
 
 def read_image(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> Reading:
     limits = arguments["limits"]
+    if media_type == "image/tiff":
+        check_pages(count_folders(file, limits["pages"]), limits["pages"])
     with open_image(file, media_type, limits["pixels"]) as image:
         count = count_frames(image, media_type)
-        if count > limits["pages"]:
-            raise TooMuch(f"This image has {count:,} pages; limits.pages allows {limits['pages']:,}.")
+        check_pages(count, limits["pages"])
+        check_scans(image, file)
         width, height = image.size
         load(image, Corrupt)
     facts = {"width": str(width), "height": str(height)}
@@ -76,6 +81,25 @@ def open_image(file: BinaryIO, media_type: str, most: int) -> Iterator[Image.Ima
         with image:
             check_size(image, most)
             yield image
+
+
+def check_pages(count: int, most: int) -> None:
+    if count > most:
+        raise TooMuch(f"This image has more than {most:,} pages, the limit (limits.pages).")
+
+
+def check_scans(image: Image.Image, file: BinaryIO) -> None:
+    """A progressive JPEG comes in ten scans over all pixels; nothing but patience limits their number."""
+    if "progressive" not in image.info:
+        return
+    before, scans, tail = file.tell(), 0, b""
+    file.seek(0)
+    while piece := file.read(2**20):
+        scans += (tail + piece).count(START_OF_SCAN)
+        tail = piece[-1:]
+    file.seek(before)
+    if scans * image.width * image.height > MOST_SCANNED:
+        raise Suspicious(f"This image is drawn over and over, in {scans:,} scans, where ten are usual.")
 
 
 def check_size(image: Image.Image, most: int) -> None:
@@ -130,5 +154,10 @@ def on_white(image: Image.Image) -> Image.Image:
 
 
 def _reason(error: Exception) -> str:
-    text = " ".join(str(error).split()).rstrip(".")[:200]
-    return "it cannot be recognised" if "cannot identify" in text or not text else text
+    """In words of ours: Pillow's are those of its modules."""
+    text = str(error)
+    if "truncated" in text:
+        return "its end is missing"
+    if "too large" in text:
+        return "a comment or a colour profile in it is far too large"
+    return "it cannot be recognised" if "cannot identify" in text else "what is in it makes no image"

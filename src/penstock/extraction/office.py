@@ -4,12 +4,13 @@ Kreuzberg gives a tree of headings, paragraphs, lists and tables, and leaves som
 boxes, comments. For the formats that are XML inside, `sweep` finds what is missing. A spreadsheet's sheets are pages.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from penstock.errors import Corrupt, Encrypted, Suspicious
-from penstock.extraction import legacy, sweep
-from penstock.extraction.draft import Allowance, Draft, one_line
+from penstock.extraction import legacy, sheet, sweep
+from penstock.extraction.draft import Allowance, Draft, one_line, refuse_pages
 from penstock.extraction.oldoffice import DOC, PPT, XLS
 from penstock.extraction.package import LOCKED, Package
 from penstock.extraction.parts import DOCX, EPUB, ODS, ODT, XLSB, XLSX
@@ -24,6 +25,8 @@ _PAGED = _SHEETS | {PPT}
 _ZIPPED = frozenset([DOCX, XLSX, XLSB, ODT, ODS, EPUB])
 _SWEPT = frozenset([DOCX, XLSX, ODT, ODS])
 _EXCEL_BY_KREUZBERG = {XLSB: "application/vnd.ms-excel.sheet.binary.macroEnabled.12"}
+_SPREAD = "the cells of this sheet are far apart; its dates may be shown as numbers"
+_SHEET = re.compile(rb"<(?:\w+:)?sheet\s")
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".emf", ".wmf", ".bmp", ".tiff", ".svg")
 _FACTS = {
     "created_at": "created",
@@ -39,6 +42,7 @@ def read_office(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -
         package = Package(file, arguments)
         package.weigh()
         _refuse_deep_pages(package)
+        refuse_pages(len(_SHEET.findall(package.read("xl/workbook.xml"))), arguments)
     swept = sweep.collect(Package(file, arguments), cells=False) if media_type in _SWEPT else []
     allowance, gaps = Allowance(arguments), []
     damage: Corrupt | None = None
@@ -48,6 +52,11 @@ def read_office(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -
         pages, said, damage = [], {}, error  # its XML may still be read
         swept = sweep.collect(Package(file, arguments), cells=True) if media_type in _SWEPT else []
         gaps.append(Gap(None, "it is damaged: its text was read without its structure"))
+    if media_type == XLSX and damage is None:
+        found = {page.number for page in pages}
+        skipped = list(sheet.skipped_sheets(Package(file, arguments), found, allowance))
+        gaps += [Gap(page.number, _SPREAD) for page in skipped]
+        pages = sorted([*pages, *skipped], key=lambda page: page.number)
     missing = sweep.missing(swept, pages) if media_type in _SWEPT else legacy.missing(file, media_type, pages)
     pages = _with_missing(pages, missing, allowance, flowing=media_type not in _PAGED)
     if not pages:

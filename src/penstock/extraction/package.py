@@ -39,7 +39,10 @@ class Package:
         limits = arguments.get("limits", {})
         self.expansion = int(limits.get("expansion", 200))
         self.allowed = max(HARMLESS, self.expansion * self.size)
-        self.entries = {entry.filename: entry for entry in self._zip.infolist() if not entry.is_dir()}
+        self.all = [
+            entry for entry in self._zip.infolist() if not entry.filename.endswith("/")
+        ]  # a name may be there twice
+        self.entries = {entry.filename: entry for entry in self.all}
         self.names = list(self.entries)
 
     def __contains__(self, name: str) -> bool:
@@ -49,16 +52,17 @@ class Package:
         """A part; an absent one is empty."""
         return b"".join(self.pieces(name, most)) if name in self.entries else b""
 
-    def pieces(self, name: str, most: int | None = None) -> Iterator[bytes]:
+    def pieces(self, part: str | zipfile.ZipInfo, most: int | None = None) -> Iterator[bytes]:
         """A part in pieces; longer than `most` (or than all of it may become) is `TooMuch`."""
         bound = self.allowed if most is None else most
-        entry = self.entries[name]
+        entry = self.entries[part] if isinstance(part, str) else part
+        name = entry.filename
         if entry.flag_bits & 1:
             raise Encrypted(LOCKED)
         read = 0
         try:
-            with self._zip.open(entry) as part:
-                while piece := part.read(_PIECE):
+            with self._zip.open(entry) as unpacked:
+                while piece := unpacked.read(_PIECE):
                     read += len(piece)
                     if read > bound:
                         raise TooMuch(
@@ -79,7 +83,7 @@ class Package:
 
     def weigh(self) -> None:
         """Refuse what is a bomb before anybody unpacks it whole."""
-        entries = list(self.entries.values())
+        entries = self.all
         if any(entry.flag_bits & 1 for entry in entries):
             raise Encrypted(LOCKED)
         if sum(entry.compress_size for entry in entries) > self.size:

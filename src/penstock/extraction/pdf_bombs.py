@@ -9,6 +9,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -19,10 +20,23 @@ from penstock.errors import Suspicious
 MOST_DRAWN = 100_000  # forms that one page may draw
 DEEPEST = 30  # forms in forms
 MOST_UNPACKED = 64 * 2**20  # bytes of one content stream
-SMALL = MOST_UNPACKED // 1032  # what is not larger cannot unpack to more: the most that deflate can do
+MOST_REPEATED = 2**21  # bytes of one that repeats itself: pdfium keeps half a kilobyte for each `(a) Tj`
+REPEATING = 150  # times smaller when packed; a page of drawings becomes ten times smaller
+SMALL = MOST_REPEATED // 1032  # what is not larger cannot unpack to more: the most that deflate can do
 _CALLS = re.compile(rb"(/[^\s/<>()\[\]{}%]+)\s+Do\b")
 # `#` can hide any letter of a name. Dictionaries of streams, forms among them, are never compressed themselves.
 _SIGNS = rb"/(?:Form|[Form]*#)|/(?:FlateDecode|Fl)\s*/(?:FlateDecode|Fl)\b"
+
+_DAMAGED = (
+    pikepdf.PdfError,
+    pikepdf.PasswordError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    zlib.error,
+)
 
 Key = tuple[int, int]
 
@@ -36,8 +50,9 @@ def refuse_bombs(file: BinaryIO, pages: int) -> None:
         with pikepdf.open(file) as document:
             look = _Look()
             for page in islice(document.pages, pages):
-                look.at_page(page)
-    except (pikepdf.PdfError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, zlib.error):
+                with suppress(*_DAMAGED):  # a broken page must not hide the others
+                    look.at_page(page)
+    except _DAMAGED:
         return  # damaged or encrypted: pdfium has its own opinion, and the box its limits
 
 
@@ -93,7 +108,11 @@ class _Look:
             shared = resources.objgen if resources is not None else (0, 0)
             if shared == (0, 0) or shared not in self.forms:  # pages often share one dictionary of thousands
                 things = resources.get("/XObject", {}) if resources is not None else {}
-                self.forms[shared] = {name: thing for name, thing in things.items() if thing.get("/Subtype") == "/Form"}
+                self.forms[shared] = {
+                    name: thing
+                    for name, thing in things.items()
+                    if isinstance(thing, pikepdf.Stream) and thing.get("/Subtype") == "/Form"
+                }
             self.forms[owner] = self.forms[shared]
         return self.forms[owner]
 
@@ -123,9 +142,12 @@ def _check_size(content: Any) -> None:
     filters = list(held) if isinstance(held, pikepdf.Array) else [held] if held is not None else []
     if len(packed) <= SMALL and len(filters) < 2:
         return
+    size = len(packed)
     for name in filters:
         if name not in {"/FlateDecode", "/Fl"}:
             return
         packed = zlib.decompressobj().decompress(packed, MOST_UNPACKED + 1)
         if len(packed) > MOST_UNPACKED:
             raise Suspicious(f"A page of this PDF unpacks to more than {MOST_UNPACKED // 2**20} MB.")
+        if len(packed) > MOST_REPEATED and len(packed) > REPEATING * size:
+            raise Suspicious(f"A page of this PDF says the same over and over: {size:,} bytes become {len(packed):,}.")

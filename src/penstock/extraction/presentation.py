@@ -4,15 +4,15 @@ Kreuzberg reads no ODP, and of PPTX it splits words where their formatting chang
 these are read here: titles as headings, paragraphs, tables, charts, diagrams, and the notes of the speaker.
 """
 
-import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from penstock.errors import Corrupt
-from penstock.extraction.draft import Allowance, Draft, one_line
+from penstock.extraction.draft import Allowance, Draft, one_line, refuse_pages
 from penstock.extraction.package import Package
 from penstock.extraction.parts import PPTX
 from penstock.extraction.reading import Gap, Page, Reading
+from penstock.extraction.related import relations
 from penstock.extraction.xmltree import Node, parse_xml
 
 _LARGEST = 64 * 2**20
@@ -28,6 +28,7 @@ def read_slides(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -
     slides = _pptx(package, allowance) if media_type == PPTX else _opendocument(package, allowance)
     pages, gaps = [], []
     for number, slide in enumerate(slides, 1):
+        refuse_pages(number, arguments)
         if isinstance(slide, str):
             gaps.append(Gap(number, slide))
         elif slide.size:
@@ -55,7 +56,7 @@ def _order(package: Package) -> list[str]:
     """The slides' parts as the presentation lists them; by their numbers when that list is broken."""
     main = next((name for name in package.names if name.lower() == "ppt/presentation.xml"), "")
     try:
-        targets = {key: target for key, _, target in _relations(package, main)}
+        targets = {relation.id: relation.target for relation in relations(package, main)}
         listed = parse_xml(package.read(main, _LARGEST), main).find("sldIdLst")
         slides = [targets.get(node.attributes.get("r:id", ""), "") for node in listed.elements()] if listed else []
     except Corrupt:
@@ -65,18 +66,6 @@ def _order(package: Package) -> list[str]:
         (name for name in package.names if name.startswith("ppt/slides/slide") and name.endswith(".xml")),
         key=lambda name: (len(name), name),
     )
-
-
-def _relations(package: Package, part: str) -> Iterator[tuple[str, str, str]]:
-    """Id, type and target of what a part refers to inside of the package."""
-    folder, name = posixpath.split(part)
-    relations = f"{folder}/_rels/{name}.rels"
-    if relations not in package:
-        return
-    for node in parse_xml(package.read(relations, _LARGEST), relations).elements():
-        if node.attributes.get("TargetMode") != "External":
-            target = posixpath.normpath(posixpath.join(folder, node.attributes.get("Target", "")))
-            yield node.attributes.get("Id", ""), node.attributes.get("Type", ""), target.lstrip("/")
 
 
 def _write_shapes(root: Node, draft: Draft, *, notes: bool = False) -> None:
@@ -140,7 +129,7 @@ def _runs(paragraph: Node) -> Iterator[str]:
 
 def _write_related(package: Package, slide: str, draft: Draft) -> None:
     """Charts, diagrams and comments, then the notes of the speaker."""
-    related = list(_relations(package, slide))
+    related = list(relations(package, slide))
     for _, kind, target in related:
         if kind.endswith(_PICTURED) and target in package:
             root = parse_xml(package.read(target, _LARGEST), target)

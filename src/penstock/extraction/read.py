@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, BinaryIO
 
-from penstock.errors import TooMuch, Unsupported
+from penstock.errors import Unsupported
+from penstock.extraction.draft import refuse_pages
 from penstock.extraction.identify import identify
 from penstock.extraction.oldoffice import DOC, HANGUL, MSG, PPT, PUBLISHER, VISIO, WORDPERFECT, WORKS, XLS
 from penstock.extraction.parts import DOCX, EPUB, IWORK, ODG, ODP, ODS, ODT, PPTX, STAROFFICE, VSDX, XLSB, XLSX
@@ -68,10 +69,7 @@ def read_document(file: BinaryIO, arguments: Mapping[str, Any]) -> Reading:
 
 
 def _within_limits(reading: Reading, arguments: Mapping[str, Any]) -> Reading:
-    limits = arguments.get("limits", {})
-    pages = int(limits.get("pages", 5_000))
-    if len(reading.pages) + len(reading.scanned) > pages:
-        raise TooMuch(f"It has more than {pages:,} pages, the limit (limits.pages).")
+    refuse_pages(len(reading.pages) + len(reading.scanned), arguments)
     if not reading.scanned and not reading.gaps and not any(page.text.strip() for page in reading.pages):
         return Reading(reading.media_type, (), (), reading.title, reading.facts, [Gap(None, _EMPTY)])
     return reading

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 from penstock.extraction.draft import Allowance, clean
 from penstock.extraction.encoding import decode
 from penstock.extraction.rawbytes import whole
-from penstock.extraction.reading import Gap, Heading, Page, Reading, Table
+from penstock.extraction.reading import MARKS, Gap, Heading, Page, Reading, Table
 from penstock.extraction.textkind import MARKDOWN
 
 _LONGEST_LINE = 4_000  # of a heading or of the line below a table's header; some patterns are slow on longer ones
@@ -49,7 +49,7 @@ def structure(text: str) -> tuple[list[Heading], list[Table]]:
         elif "|" in line and "-" in line and _RULE.match(line) and "|" in before[1]:
             tables.append(Table(before[0], _table_end(text, rest), before[1].strip()[:10_000]))
         before = (start, line)
-    return [heading for heading in headings if heading.title], tables
+    return [heading for heading in headings if heading.title][:MARKS], tables[:MARKS]
 
 
 def _plain_lines(text: str) -> Iterator[tuple[int, str, int]]:

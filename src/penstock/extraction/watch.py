@@ -170,18 +170,19 @@ class Watch:
             return f"Reading it started more than {MOST_PROCESSES} processes."
         if self._ticks % STORAGE_EVERY == 0 and stored(self._allowed.scratch) > self._allowed.memory:
             return f"Reading it wrote more than {format_size(self._allowed.memory)} to the disk (extraction.memory)."
-        return self._too_long(cpu)
-
-    def _too_long(self, cpu: float) -> str | None:
-        timeout = self._allowed.seconds
-        if cpu > timeout:
-            return f"Reading it needed more than {_spoken(timeout)} of processor time (extraction.timeout)."
-        if self._clock > timeout * PATIENCE:
-            return f"Reading it took longer than {_spoken(timeout * PATIENCE)} ({PATIENCE} times extraction.timeout)."
         still = self._clock - self._moved[0]
-        if self._clock > timeout and still > max(timeout / 2, 0.5):
-            return f"Reading it stood still, and was ended after {_spoken(timeout)} (extraction.timeout)."
-        return None
+        return overtime(self._allowed.seconds, cpu=cpu, clock=self._clock, still=still)
+
+
+def overtime(timeout: float, *, cpu: float, clock: float, still: float) -> str | None:
+    """Why a task must end that has used so much processor time, by the clock, and without moving at last; else None."""
+    if cpu > timeout:
+        return f"Reading it needed more than {_spoken(timeout)} of processor time (extraction.timeout)."
+    if clock > timeout * PATIENCE:
+        return f"Reading it took longer than {_spoken(timeout * PATIENCE)} ({PATIENCE} times extraction.timeout)."
+    if clock > timeout and still > max(timeout / 2, 0.5):
+        return f"Reading it stood still, and was ended after {_spoken(timeout)} (extraction.timeout)."
+    return None
 
 
 def memory_sentence(memory: int) -> str:

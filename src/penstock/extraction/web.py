@@ -1,7 +1,7 @@
 """Web pages as text: headings, paragraphs, lists, tables; without scripts, styles and navigation.
 
-The parser's time grows with the square of the nesting (300,000 open tags hang it), so the nesting is counted first, and
-what is nested too deep is read by taking the tags away.
+The parser's time grows with the square of the nesting (300,000 open tags hang it) and of a tag's attributes, so these are
+counted first, and what is nested too deep or too crowded is read by taking the tags away.
 """
 
 import html
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
 DEEPEST = 2_000
+_MOST_ATTRIBUTES = 2_000
+_LONG_TAG = re.compile(r"<[A-Za-z][^<>]{10000,}>")
+_ATTRIBUTE = re.compile(r"\s[\w:.-]+\s*=")
 _CHARSET = re.compile(
     rb"""<(?:meta[^>]{0,300}?charset|\?xml[^>]{0,100}?encoding)\s*=\s*["']?\s*([\w.:-]{2,40})""", re.IGNORECASE
 )
@@ -62,7 +65,7 @@ def declared_charset(raw: bytes) -> str:
 
 def write_html(text: str, draft: Draft) -> str:
     """Write a page's text; gives its title."""
-    if nesting(text) > DEEPEST:
+    if nesting(text) > DEEPEST or _crowded(text):
         draft.paragraph(strip_tags(text))
         return ""
     from selectolax.lexbor import LexborHTMLParser
@@ -87,6 +90,11 @@ def nesting(text: str) -> int:
         if deepest > DEEPEST:
             break
     return deepest
+
+
+def _crowded(text: str) -> bool:
+    """A tag with thousands of attributes: each is compared with all others."""
+    return any(len(_ATTRIBUTE.findall(tag[0])) > _MOST_ATTRIBUTES for tag in _LONG_TAG.finditer(text))
 
 
 def strip_tags(text: str, *, lines: bool = False) -> str:

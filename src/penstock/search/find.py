@@ -80,7 +80,7 @@ def _plain(text: str) -> str:
 
 def _depth(query: Query) -> int:
     """How many of the nearest are looked for. For a hybrid ranking always as many, so that its pages fit together."""
-    return NEAREST if query.mode == "hybrid" else DEPTH
+    return NEAREST if query.mode == "hybrid" or query.offset + query.k < NEAREST else DEPTH
 
 
 @asynccontextmanager

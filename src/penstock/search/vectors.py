@@ -2,7 +2,7 @@
 
 They are made when a model is first used, because the engine alone needs no pgvector. A vector has length 1, so the inner
 product is the cosine; it has two bytes a number. New vectors never go into an HNSW index within somebody's transaction (2,000
-took 5 s): a job moves them (fold.py). The SQL is in vectors.sql.
+took 5 s): a job moves them (folding.py). The SQL is in vectors.sql.
 """
 
 import copy

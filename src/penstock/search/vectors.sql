@@ -120,6 +120,12 @@ kept as (
 )
 select count(*)::int from moved
 
+-- name: count_tail
+select count(*)::int from penstock.vectors_model where collection_id = :collection
+
+-- name: count_folded
+select count(*)::int from penstock.folded_model where collection_id = :collection
+
 -- name: index_state
 -- None without an index, false for one that was not finished.
 select indisvalid from pg_index where indexrelid = to_regclass('penstock.folded_model_collection_number')

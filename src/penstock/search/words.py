@@ -49,12 +49,14 @@ class Vocabulary:
 
     def count(self, text: str) -> Counter[str]:
         """How often each term is in the text."""
-        if text.isascii():
-            return Counter(map(self.term, ASCII_WORD.findall(text)))
-        words = _any_word().findall(text)
-        if any(map(_has_run, words)):
+        # Words are counted before they become terms: a chunk has many words, and few different ones.
+        words = Counter((ASCII_WORD if text.isascii() else _any_word()).findall(text))
+        if not text.isascii() and any(map(_has_run, words)):
             return Counter(word.term for word in self.split(text))
-        return Counter(map(self.term, words))
+        terms: Counter[str] = Counter()
+        for word, count in words.items():
+            terms[self.term(word)] += count
+        return terms
 
     def split(self, text: str) -> Iterator[Word]:
         """Each word with its place, in the order of the text; a pair of characters comes after the first of them."""

@@ -135,7 +135,7 @@ class ExtractionSettings(Section):
     memory: Size = Field(Bytes(2**30), ge=2**27, le=2**42, description="Memory of such a process, at most.")
     timeout: Duration = Field(timedelta(seconds=20), description="How long reading one document or one page may take.")
     recycle_after: Whole = Field(
-        200, ge=1, le=1_000_000, description="Documents after which such a process is replaced by a new one."
+        1_000, ge=1, le=1_000_000, description="Documents after which such a process is replaced by a new one."
     )
     ocr: Literal["auto", "rapidocr", "tesseract", "off"] = Field(
         "auto", description="What reads scans: auto takes Tesseract first where it is installed, else RapidOCR."

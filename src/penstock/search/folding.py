@@ -1,7 +1,7 @@
 """Folding: what was added lately moves from the tails into the long rows and the vector indexes, by a job.
 
 It works in short transactions, can be stopped anywhere and goes on with the next call. Questions see every row once at any
-moment. One fold per collection works at a time; another call returns at once. The SQL is in fold.sql, postings.sql and
+moment. One fold per collection works at a time; another call returns at once. The SQL is in folding.sql, postings.sql and
 vectors.sql.
 """
 
@@ -16,6 +16,9 @@ sql = statements(__file__)
 TAIL = 5_000  # chunks of a collection that may wait in the tails
 UNINDEXED_BITE = 5_000  # vectors that are moved in one transaction
 INDEXED_BITE = 50  # of them with an index, at some 2.5 ms each
+REBUILT_UP_TO = (
+    200_000  # vectors of an index that is made anew when a quarter more has come: a tenth of the work of adding it
+)
 BUILD_MEMORY = "512MB"
 BUILD_LIMIT = 6 * 3600.0  # seconds
 
@@ -51,16 +54,21 @@ async def fold(database: Database, collection: int, model: str) -> int:
 
 
 async def _fold_vectors(database: Database, session: Session, collection: int, model: str) -> int:
-    """All at once before there is an index, then the index; few at a time afterwards."""
+    """Nothing while the tail is short enough to be read through. While an index is made, questions read all vectors."""
     extension = await templates.extension.first(session)
     table = VectorTable(model, extension["schema"] if extension else "public")
     complete = await table.statement("index_state", collection=collection).value(session)
-    moved = await _move(database, table, collection, INDEXED_BITE if complete else UNINDEXED_BITE)
-    if not complete:
-        # Without a limit of time, and with enough memory for the whole graph: past it, building is many times slower.
-        await session.execute(f"set statement_timeout = 0; set maintenance_work_mem = '{BUILD_MEMORY}'")
-        await session.execute(table.statement("drop_index", collection=collection).text, timeout=BUILD_LIMIT)
-        await session.execute(table.statement("build_index", collection=collection).text, timeout=BUILD_LIMIT)
+    tail = await table.statement("count_tail").value(session, collection=collection)
+    if complete and tail <= database.settings.search.exact_up_to:
+        return 0
+    folded = await table.statement("count_folded").value(session, collection=collection)
+    if complete and (folded + tail > REBUILT_UP_TO or 4 * tail < folded):
+        return await _move(database, table, collection, INDEXED_BITE)
+    # Without a limit of time, and with memory for the whole graph: past it, building is many times slower.
+    await session.execute(f"set statement_timeout = 0; set maintenance_work_mem = '{BUILD_MEMORY}'")
+    await session.execute(table.statement("drop_index", collection=collection).text, timeout=BUILD_LIMIT)
+    moved = await _move(database, table, collection, UNINDEXED_BITE)
+    await session.execute(table.statement("build_index", collection=collection).text, timeout=BUILD_LIMIT)
     return moved
 
 

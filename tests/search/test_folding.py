@@ -54,17 +54,24 @@ async def test_a_large_collection_gets_an_index(library: Library) -> None:
     assert [row["n"] for row in await library.run("select count(*) as n from penstock.vectors_static")] == [1]
 
 
-async def test_new_vectors_are_found_before_and_after_they_are_folded(library: Library) -> None:
+@pytest.mark.parametrize("rebuilt_up_to", [0, 1000])
+async def test_new_vectors_are_found_before_and_after_they_are_folded(
+    library: Library, monkeypatch: pytest.MonkeyPatch, rebuilt_up_to: int
+) -> None:
+    """Whether they are added to the index or it is made anew."""
+    monkeypatch.setattr("penstock.search.folding.REBUILT_UP_TO", rebuilt_up_to)
     await fill(library, 8)
     main = library.collections["main"]
     await fold(library.database, main.id, "static")
     await library.add("new", ["an elephant in the zoo"])
 
-    for _ in range(2):
-        assert (await library.names("elephants", "main", mode="vectors"))[0] == "new"
+    for more in (0, 6):
+        await fill(library, more, start=100)
         await fold(library.database, main.id, "static")
-
-    assert not await library.run("select from penstock.vectors_static")
+        assert (await library.names("elephants", "main", mode="vectors"))[0] == "new"
+        assert await indexed(library) == [main.id]
+        [[tail]] = await library.run("select count(*) from penstock.vectors_static")
+        assert tail == (0 if more else 1), "a short tail stays"
 
 
 async def test_results_are_never_short(library: Library) -> None:
