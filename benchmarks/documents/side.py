@@ -1,12 +1,14 @@
 """One measured side: `python -m benchmarks.documents.side NAME URL FOLDER`. Prints a line of JSON when all is in the index.
 
-All sides use the same readers, the same splitter, the same model and the same PostgreSQL. LangChain writes its own tables
-(text and vectors); the bare loop writes what Penstock writes (pages, chunks, vectors, postings), without jobs, versions,
-fences or boxes: what it has not committed when it is killed is lost, and what kills a reader kills the loop.
+All sides use the same readers, the same splitter, the same model and the same PostgreSQL, and all of them index words and
+vectors. LangChain writes its own tables, and postings for each of its batches; the bare loop writes what Penstock writes
+(pages, chunks, vectors, postings), without jobs, versions, fences or boxes: what it has not committed when it is killed is
+lost, and what kills a reader kills the loop.
 """
 
 import json
 import multiprocessing
+import struct
 import sys
 import time
 from collections.abc import Iterator
@@ -54,7 +56,9 @@ def run_langchain(url: str, folder: Path) -> dict[str, Any]:
             return self.embed_documents([text])[0]
 
     dsn = url.replace("postgresql://", "postgresql+psycopg://")
-    store = PGVector(Static(), connection=dsn, embedding_length=256, collection_name="bench", use_jsonb=True)
+    store = with_postings(PGVector, url)(
+        Static(), connection=dsn, embedding_length=256, collection_name="bench", use_jsonb=True
+    )
     records = SQLRecordManager("pgvector/bench", db_url=dsn)
     records.create_schema()
 
@@ -66,6 +70,40 @@ def run_langchain(url: str, folder: Path) -> dict[str, Any]:
     began = time.monotonic()
     outcome = index(documents(), records, store, cleanup=None, source_id_key="source", key_encoder="sha256")
     return {"seconds": time.monotonic() - began, "chunks": outcome["num_added"]}
+
+
+def with_postings(store: Any, url: str) -> Any:
+    """The store, which also writes BM25 postings for each batch that it is given, as the other sides do."""
+    import psycopg
+
+    from penstock.search.words import vocabulary
+
+    connection = psycopg.connect(url, autocommit=True)
+    connection.execute(
+        'create table postings (term text collate "C", first bigint, entries bytea, primary key (term, first))'
+    )
+    count_words = vocabulary("english").count
+    pack = struct.Struct("<qHH").pack
+
+    class WithPostings(store):  # type: ignore[misc]
+        written = 0
+
+        def add_embeddings(self, texts: Any, *arguments: Any, **options: Any) -> Any:
+            ids = super().add_embeddings(texts, *arguments, **options)
+            postings: dict[str, bytearray] = {}
+            for number, text in enumerate(texts, self.written):
+                counts = count_words(text)
+                words = min(sum(counts.values()), 0xFFFF)
+                for term, count in counts.items():
+                    postings.setdefault(term, bytearray()).extend(pack(number, min(count, 0xFFFF), words))
+            with connection.cursor() as cursor, cursor.copy("copy postings from stdin (format binary)") as copy:
+                copy.set_types(["text", "int8", "bytea"])
+                for term in sorted(postings):
+                    copy.write_row((term, self.written, bytes(postings[term])))
+            self.written += len(texts)
+            return ids
+
+    return WithPostings
 
 
 def run_loop(url: str, folder: Path) -> dict[str, Any]:

@@ -147,8 +147,8 @@ async def test_pgvector_is_a_sentence_when_it_is_missing(database: Database, mon
     monkeypatch.setattr(vectors.templates.create_extension, "text", "create extension no_such_extension")
 
     with pytest.raises(DatabaseUnsuitable, match="install pgvector"):
-        await prepare_model(database, "static", 256)
+        await prepare_model(database, "another", 256)
     assert (
-        await database.pool.repeat(lambda session: session.fetchval("select to_regclass('penstock.vectors_static')"))
+        await database.pool.repeat(lambda session: session.fetchval("select to_regclass('penstock.vectors_another')"))
         is None
     )

@@ -1,7 +1,7 @@
 """A folder as a blob store.
 
-    blobs/3/f1/3f1c….part      while it is written
-    blobs/3/f1/3f1c…           when all of it, and its name, are on the disk
+    blobs/3f/3f1c….part      while it is written
+    blobs/3f/3f1c…           when all of it, and its name, are on the disk
 
 The file is synced before it gets its name, and the folder after it: a key that was returned survives a power failure. A
 process that is killed leaves a `.part`, or a whole file that no row names; the collector removes both. All of the work is
@@ -85,8 +85,7 @@ class LocalStore:
         await asyncio.to_thread(self.path(key).unlink, missing_ok=True)
 
     async def keys(self, prefix: str = "") -> AsyncIterator[tuple[str, float]]:
-        pattern = f"{prefix[:1] or '?'}/{prefix[1:3]:?<2}"
-        for folder in await asyncio.to_thread(lambda: sorted(self.folder.glob(pattern))):
+        for folder in await asyncio.to_thread(lambda: sorted(self.folder.glob(f"{prefix[:2]:?<2}"))):
             for key, age in await asyncio.to_thread(_list_files, folder):
                 if key.startswith(prefix):
                     yield key, age
@@ -95,7 +94,7 @@ class LocalStore:
         """Only what we have made ourselves can be a key: a path in it would lead out of the folder."""
         if not KEY.fullmatch(key):
             raise NotFound(f"{key[:50]!r} is not a key of this store.")
-        return self.folder / key[0] / key[1:3] / key
+        return self.folder / key[:2] / key
 
     def _open(self, key: str) -> BinaryIO:
         try:
@@ -110,7 +109,7 @@ class LocalStore:
         """Make the folder of a key; each new name is on the disk before anything is put below it."""
         if leaf in self._ready:
             return
-        for folder in (self.folder, leaf.parent, leaf):
+        for folder in (self.folder, leaf):
             if folder in self._ready:
                 continue
             folder.mkdir(mode=0o700, parents=folder == self.folder, exist_ok=True)

@@ -7,9 +7,9 @@ What cannot be read raises: the job dies with the reason, and the document follo
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from penstock.blobs import Store, Stored
 from penstock.documents import Announcer, Work, add_members, count_family, keep_pages, load_work, publish
@@ -22,10 +22,13 @@ from penstock.extraction.reading import Gap, Page, Reading, decode_gap, decode_p
 from penstock.models import Models
 from penstock.search import Entry, Index, Passage, prepare_model
 
+T = TypeVar("T")
+
 LARGE = 2**20  # bytes of a file whose reading is worth keeping for another attempt
 AT_ONCE = 4  # scanned pages that are read here; more of them are spread over the fleet
 RANGE = 8  # pages of one child of a long scan
 BATCH = 400  # chunks that are embedded and written together
+SMALL = 20_000  # characters: some 5 ms of work
 PAGES_BATCH = 2_000_000  # characters of pages that are written together
 
 
@@ -64,7 +67,8 @@ class Preparing:
             if reading.facts.get("members", "0") != "0":
                 await self._unpack(ctx, work, reading, file, gathered)
         ctx.enter("chunk")
-        chunks = await asyncio.to_thread(
+        chunks = await aside(
+            sum(len(page.text) for page in gathered.pages),
             split,
             gathered.pages,
             size=work.chunk_size,
@@ -227,7 +231,8 @@ class Preparing:
         ctx.enter("embed")
         passages = [Passage(chunk.page, chunk.start, chunk.stop, chunk.heading, chunk.text) for chunk in batch]
         vectors = await self._models.open(work.model).embed([_with_heading(chunk) for chunk in batch])
-        return await asyncio.to_thread(
+        return await aside(
+            sum(len(chunk.text) for chunk in batch),
             Entry.of,
             version=work.version,
             collection=work.collection,
@@ -244,6 +249,13 @@ class Preparing:
             async with ctx.write() as tx:
                 if not await self._index.clear(tx, version=work.version, model=work.model):
                     return
+
+
+async def aside(characters: int, work: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """Work on text, in a thread when others would notice; a small one takes less time than a thread's handover."""
+    if characters < SMALL:
+        return work(*arguments, **options)
+    return await asyncio.to_thread(work, *arguments, **options)
 
 
 def _with_heading(chunk: Chunk) -> str:

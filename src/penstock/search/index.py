@@ -8,14 +8,14 @@ Everything happens in the caller's transaction. A version is hidden from its fir
 becomes live (schema/0004_documents.sql). The SQL is in index.sql.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.database import Session, statements
 from penstock.errors import WrongState
 from penstock.search.entries import COUNT_MAX, chunk_key, pack
-from penstock.search.postings import add_postings, remove_postings, take_turn
+from penstock.search.postings import remove_postings, take_turn
 from penstock.search.vectors import VectorTable, vector_rows
 from penstock.search.words import vocabulary
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 sql = statements(__file__)
-
-CHUNK_COLUMNS = ("version_id", "ordinal", "page", "start", "stop", "heading", "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +46,8 @@ class Entry:
     model: str
     first: int
     words: int
-    chunks: Sequence[tuple[Any, ...]]
-    terms: Sequence[str]
-    postings: Sequence[tuple[Any, ...]]
+    passages: Sequence[Passage]
+    postings: Mapping[str, bytes]  # by term
     vectors: bytearray
 
     @classmethod
@@ -86,13 +83,9 @@ class Entry:
             model=model,
             first=first,
             words=total,
-            chunks=[
-                (version, ordinal, each.page, each.start, each.stop, each.heading, each.text)
-                for ordinal, each in enumerate(passages, first)
-            ],
+            passages=passages,
             # In their order: neighbours in the index are written one after the other.
-            terms=sorted(postings),
-            postings=[(collection, first, version, term, bytes(postings[term])) for term in sorted(postings)],
+            postings={term: bytes(postings[term]) for term in sorted(postings)},
             vectors=vector_rows(version, collection, first, vectors),
         )
 
@@ -102,19 +95,20 @@ class Index:
 
     async def stage(self, tx: Session, entry: Entry) -> int:
         """Write a batch that nobody sees yet; the number of its words, for the tallies."""
-        await sql.hide_version.run(tx, version=entry.version, collection=entry.collection)
-        if entry.chunks:
-            await tx.copy_records_to_table(
-                "chunks", schema_name="penstock", columns=CHUNK_COLUMNS, records=entry.chunks
-            )
-            await add_postings(
+        if entry.passages:
+            await sql.stage_batch.run(
                 tx,
                 version=entry.version,
                 collection=entry.collection,
                 first=entry.first,
-                chunks=len(entry.chunks),
-                terms=entry.terms,
-                rows=entry.postings,
+                chunks=len(entry.passages),
+                pages=[passage.page for passage in entry.passages],
+                starts=[passage.start for passage in entry.passages],
+                stops=[passage.stop for passage in entry.passages],
+                headings=[passage.heading for passage in entry.passages],
+                texts=[passage.text for passage in entry.passages],
+                terms=list(entry.postings),
+                entries=list(entry.postings.values()),
             )
             await VectorTable(entry.model).copy(tx, entry.vectors)
         return entry.words

@@ -1,6 +1,23 @@
--- name: hide_version
--- From its first row on. A version that is live already would be shown by mistake if its row were missing, never the other way.
-insert into penstock.hidden_versions (version_id, collection_id) values (:version, :collection) on conflict do nothing
+-- name: stage_batch
+-- One statement for all but the vectors, because a small document has few rows of each and pays for every round trip. The
+-- version is hidden from its first row on: a live one would be shown by mistake if its row were missing, never the other way.
+with
+  hidden as (
+    insert into penstock.hidden_versions (version_id, collection_id) values (:version, :collection) on conflict do nothing
+  ),
+  batch as (
+    insert into penstock.indexed_batches (version_id, first, collection_id, chunks, terms)
+    values (:version, :first, :collection, :chunks, :terms::text[])
+  ),
+  chunk as (
+    insert into penstock.chunks (version_id, ordinal, page, start, stop, heading, text)
+    select :version, :first::int + turn - 1, page, start, stop, heading, text
+    from unnest(:pages::int[], :starts::int[], :stops::int[], :headings::text[], :texts::text[]) with ordinality
+      as passage(page, start, stop, heading, text, turn)
+  )
+insert into penstock.postings (collection_id, first, version_id, term, entries)
+select :collection, :first, :version, term, entries
+from unnest(:terms::text[], :entries::bytea[]) as posting(term, entries)
 
 -- name: is_live
 select exists (select from penstock.documents where live_id = :version)

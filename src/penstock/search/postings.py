@@ -5,33 +5,14 @@ each entry once, whatever is being folded. Removing and folding in one collectio
 otherwise an entry could move behind the back of the one who removes it. The SQL is in postings.sql.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 from penstock.database import Database, Session, statements
 from penstock.search.entries import unpack, versions_of, without
 
 sql = statements(__file__)
 
-COLUMNS = ("collection_id", "first", "version_id", "term", "entries")
 BITE = 20_000  # rows that are folded in one transaction
 SLICE = 500  # terms that are removed in one statement
 LONG = 32_768  # bytes of a part; then the next one begins
-
-
-async def add_postings(
-    tx: Session,
-    *,
-    version: int,
-    collection: int,
-    first: int,
-    chunks: int,
-    terms: Sequence[str],
-    rows: Sequence[tuple[Any, ...]],
-) -> None:
-    """Write the postings of a batch into the tail; a row has the columns of `COLUMNS`."""
-    await sql.add_batch.run(tx, version=version, collection=collection, first=first, chunks=chunks, terms=terms)
-    await tx.copy_records_to_table("postings", schema_name="penstock", columns=COLUMNS, records=rows)
 
 
 async def take_turn(tx: Session, collection: int) -> None:

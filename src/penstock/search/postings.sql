@@ -1,7 +1,3 @@
--- name: add_batch
-insert into penstock.indexed_batches (version_id, first, collection_id, chunks, terms)
-values (:version, :first, :collection, :chunks, :terms::text[])
-
 -- name: take_turn
 -- Who moves rows of a collection and who removes them do it one after the other.
 select pg_advisory_xact_lock(hashtext('penstock index'), :collection::int)

@@ -62,7 +62,7 @@ class VectorTable:
             f"vectors_{self.model}",
             schema_name="penstock",
             columns=("version_id", "ordinal", "collection_id", "embedding"),
-            source=rows,  # type: ignore[arg-type]  # a buffer will do
+            source=rows,
             format="binary",
         )
 

@@ -25,6 +25,7 @@ UNSPACED = (
 )
 ENDING = r"(?:['’](?:[sStTdDmM]|ll|LL|re|RE|ve|VE)(?![^\W_]))?"
 ASCII_WORD = re.compile(r"[A-Za-z0-9]+" + ENDING)
+PLAIN_WORD = re.compile(r"[^\W_]+" + ENDING)
 RUN = re.compile(f"[{UNSPACED}]")
 MIXED = re.compile(f"([{UNSPACED}]+)|[^{UNSPACED}]+")
 ACCENTLESS = ("english", "en", "porter")  # their stemmers know no accents; those of the others need them
@@ -50,9 +51,9 @@ class Vocabulary:
     def count(self, text: str) -> Counter[str]:
         """How often each term is in the text."""
         # Words are counted before they become terms: a chunk has many words, and few different ones.
-        words = Counter((ASCII_WORD if text.isascii() else _any_word()).findall(text))
-        if not text.isascii() and any(map(_has_run, words)):
+        if not text.isascii() and RUN.search(text):
             return Counter(word.term for word in self.split(text))
+        words = Counter(_pattern(text).findall(text))
         terms: Counter[str] = Counter()
         for word, count in words.items():
             terms[self.term(word)] += count
@@ -143,11 +144,19 @@ def _has_run(word: str) -> bool:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    return ASCII_WORD if text.isascii() else _any_word()
+    if text.isascii():
+        return ASCII_WORD
+    # Marks are rare, and looking for them behind each word takes five times as long as all the rest.
+    return PLAIN_WORD if _marks().isdisjoint(text) else _any_word()
 
 
 @cache
 def _any_word() -> re.Pattern[str]:
     """Letters and digits with the marks that belong to them, at which `\\w` alone would cut."""
-    marks = "".join(chr(code) for code in range(0x300, 0x1F000) if category(chr(code))[0] == "M")
+    marks = "".join(sorted(_marks()))
     return re.compile(rf"[^\W_]+(?:[{marks}]+[^\W_]*)*{ENDING}")
+
+
+@cache
+def _marks() -> frozenset[str]:
+    return frozenset(chr(code) for code in range(0x300, 0x1F000) if category(chr(code))[0] == "M")
