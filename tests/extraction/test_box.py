@@ -10,7 +10,7 @@ from typing import BinaryIO
 import pytest
 import uvloop
 
-from penstock.errors import Corrupt, Encrypted, ResourceLimit, Transient
+from penstock.errors import Corrupt, Encrypted, TooMuch, Transient
 from penstock.extraction import Boxes, wire
 from penstock.extraction.frames import Frames
 from penstock.extraction.reply import Reply
@@ -89,7 +89,7 @@ async def test_an_unexpected_error_is_a_short_sentence_without_paths(boxes: Boxe
 
 
 async def test_a_memory_error_is_a_limit(boxes: Boxes, file: BinaryIO) -> None:
-    with pytest.raises(ResourceLimit, match=r"extraction\.memory"):
+    with pytest.raises(TooMuch, match=r"extraction\.memory"):
         await boxes.call("starve", file, {})
 
 

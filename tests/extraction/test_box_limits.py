@@ -30,9 +30,7 @@ def file() -> Iterator[BinaryIO]:
 
 async def test_more_memory_than_allowed(file: BinaryIO) -> None:
     async with make_boxes(memory=128 * 2**20) as boxes:
-        with pytest.raises(
-            ResourceLimit, match=r"^Reading it needed more than 128MB of memory \(extraction\.memory\)\.$"
-        ):
+        with pytest.raises(TooMuch, match=r"^Reading it needed more than 128MB of memory \(extraction\.memory\)\.$"):
             await boxes.call("hog", file, {})
         assert await boxes.call("pid", file, {})
 
@@ -40,31 +38,32 @@ async def test_more_memory_than_allowed(file: BinaryIO) -> None:
 async def test_memory_that_is_taken_faster_than_anybody_can_watch(file: BinaryIO) -> None:
     """The kernel refuses it."""
     async with make_boxes(memory=128 * 2**20) as boxes:
-        with pytest.raises(ResourceLimit, match=r"^Reading it needs more memory than a reader may have"):
+        with pytest.raises(TooMuch, match=r"^Reading it needs more memory than a reader may have"):
             await boxes.call("grab", file, {"size": 4 * 2**30})
 
 
 async def test_processor_time(file: BinaryIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.extraction.watch.PATIENCE", 100)  # on a busy machine the clock would come first
     async with make_boxes(timeout=SHORT) as boxes:
-        with pytest.raises(ResourceLimit, match=r"^Reading it needed more than 400ms of processor time"):
+        with pytest.raises(TooMuch, match=r"^Reading it needed more than 400ms of processor time"):
             await boxes.call("spin", file, {})
-        with pytest.raises(ResourceLimit, match=r"^Reading it needed more than 200ms of processor time"):
+        with pytest.raises(TooMuch, match=r"^Reading it needed more than 200ms of processor time"):
             await boxes.call("spin", file, {}, timeout=0.2)
 
 
 @pytest.mark.parametrize(
     ("cpu", "clock", "still", "reason"),
     [
-        (19, 59, 9, None),  # a busy machine: it works whenever it may
+        (19, 39, 9, None),  # a busy machine: it works whenever it may
         (0, 19, 19, None),
         (21, 21, 0, "Reading it needed more than 20s of processor time (extraction.timeout)."),
-        (5, 61, 1, "Reading it took longer than 1m (3 times extraction.timeout)."),
+        (5, 41, 1, "Reading it took longer than 40s (2 times extraction.timeout)."),
         (5, 21, 11, "Reading it stood still, and was ended after 20s (extraction.timeout)."),
     ],
 )
 def test_overtime(cpu: float, clock: float, still: float, reason: str | None) -> None:
-    assert overtime(20, cpu=cpu, clock=clock, still=still) == reason
+    found = overtime(20, cpu=cpu, clock=clock, still=still)
+    assert (None if found is None else str(found)) == reason
 
 
 async def test_standing_still(file: BinaryIO) -> None:
@@ -103,7 +102,7 @@ async def test_a_file_larger_than_the_memory_cannot_be_written(file: BinaryIO) -
 @pytest.mark.parametrize(("files", "size"), [(20, 8 * 2**20), (2_100, 1)], ids=["bytes", "files"])
 async def test_the_disk_cannot_be_filled(file: BinaryIO, files: int, size: int) -> None:
     async with make_boxes(memory=128 * 2**20) as boxes:
-        with pytest.raises(ResourceLimit, match=r"^Reading it wrote more than 128MB to the disk"):
+        with pytest.raises(TooMuch, match=r"^Reading it wrote more than 128MB to the disk"):
             await boxes.call("fill", file, {"files": files, "size": size})
 
 
@@ -124,7 +123,7 @@ async def test_a_fork_bomb_is_bounded(file: BinaryIO) -> None:
     """As an ordinary user the kernel refuses the 257th; root is ended when there are more than 64."""
     groups: set[int] = set()
     async with make_boxes(forks=True, timeout=timedelta(seconds=5), children=1) as boxes:
-        with pytest.raises((ResourceLimit, Corrupt)):
+        with pytest.raises((ResourceLimit, TooMuch, Corrupt)):
             await boxes.call("fork_bomb", file, {}, progress=lambda *_: groups.update(one.pid for one in boxes._busy))
     assert groups
     for group in groups:
@@ -134,7 +133,7 @@ async def test_a_fork_bomb_is_bounded(file: BinaryIO) -> None:
 async def test_what_a_box_has_started_ends_with_it(file: BinaryIO) -> None:
     started: list[int] = []
     async with make_boxes(forks=True, timeout=SHORT) as boxes:
-        with pytest.raises(ResourceLimit):
+        with pytest.raises((ResourceLimit, TooMuch)):
             await boxes.call("orphan", file, {}, progress=lambda pid, _: started.append(pid))
     assert len(started) == 1
     await until(

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from penstock import telemetry
-from penstock.errors import Corrupt, JobFailure, ResourceLimit, Transient, Unreadable
+from penstock.errors import Corrupt, JobFailure, ResourceLimit, TooMuch, Transient, Unreadable
 from penstock.extraction.child import Child, Crash, Crashed, Design
 from penstock.extraction.exchange import Progress, Request, Sink
 from penstock.extraction.frames import Ended, Nonsense, Stale
@@ -142,7 +142,7 @@ class Boxes:
             return await self._try_warm(kind, request)
         except Crashed as crashed:
             failure = self._blame(crashed, request)
-            if crashed.parts or self._closed or isinstance(failure, ResourceLimit):
+            if crashed.parts or self._closed or isinstance(failure, ResourceLimit | TooMuch):
                 raise failure from None  # a second try would send the same parts again
         try:
             return await self._run(kind, await self._start(kind), request)
@@ -171,7 +171,7 @@ class Boxes:
             )
             raise Corrupt("The reader lost its mind over it. The file is damaged, or made to harm.") from None
         except JobFailure as failure:
-            why = "limit" if isinstance(failure, ResourceLimit) else "failure"
+            why = "limit" if isinstance(failure, ResourceLimit | TooMuch) else "failure"
             raise
         finally:
             if child.usable:
@@ -186,11 +186,11 @@ class Boxes:
         how, said = crashed.crash.signal, crashed.crash.said[-2000:]
         log.warning("a reader process crashed", document=request.name, task=request.task, how=how, said=said)
         if how == "SIGXCPU":
-            return ResourceLimit("Reading it needed too much processor time (extraction.timeout).")
+            return TooMuch("Reading it needed too much processor time (extraction.timeout).")
         if how == "SIGKILL":
             return ResourceLimit("The system killed its reader, most likely because memory ran out.")
         if crashed.crash.memory > 0.8 * self._chosen.memory:  # an allocation that fails ends many libraries
-            return ResourceLimit(memory_sentence(self._chosen.memory))
+            return TooMuch(memory_sentence(self._chosen.memory))
         if crashed.parts:
             return Corrupt(f"The reader crashed on it ({how}) after {crashed.parts} of the files inside.")
         return Corrupt(f"The reader crashed on it twice ({how}).")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import JobFailure, ResourceLimit
+from penstock.errors import JobFailure
 from penstock.extraction import wire
 from penstock.extraction.exchange import Exchange, Request
 from penstock.extraction.frames import Ended, Frames, Nonsense, decode
@@ -68,7 +68,7 @@ class Child:
         self.usable = False
         self.sandbox: dict[str, Any] = {}
         self.ending: asyncio.Task[Crash] | None = None
-        self._doom: ResourceLimit | None = None
+        self._doom: JobFailure | None = None
         self.scratch = tempfile.mkdtemp(dir=design.scratch)
         with ExitStack() as opened:  # closes everything again when the start fails
             self._connection, theirs = (opened.enter_context(end) for end in socket.socketpair())
@@ -140,7 +140,7 @@ class Child:
         finally:
             os.close(descriptor)
 
-    def _condemn(self, reason: ResourceLimit) -> None:
+    def _condemn(self, reason: JobFailure) -> None:
         self._doom = reason
         self.kill()
 

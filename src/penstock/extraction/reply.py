@@ -88,7 +88,7 @@ def describe(error: BaseException) -> dict[str, str]:
         return {"error": known, "message": wire.plain(str(error)), "trace": ""}
     if isinstance(error, MemoryError):
         sentence = "Reading it needs more memory than a reader may have (extraction.memory)."
-        return {"error": "ResourceLimit", "message": sentence, "trace": trace}
+        return {"error": "TooMuch", "message": sentence, "trace": trace}
     if isinstance(error, RecursionError):
         return {"error": "Corrupt", "message": "It is nested too deeply to be read.", "trace": trace}
     text = wire.plain(f"{type(error).__name__}: {error}", 240)

@@ -1,8 +1,9 @@
 """Looks at a box while it works: memory and processor time by /proc, and the clock.
 
 Memory is what is resident, because limits of the address space break onnxruntime. Time is fair to a busy machine: what
-counts is processor time; the clock alone ends a task only after three times as long, or when the box stands still.
-A tick that comes late (this process was stopped, or its loop was busy) is not counted against the box.
+counts is processor time; the clock alone ends a task only after twice as long, or when the box stands still. A tick that
+comes late (this process was stopped, or its loop was busy) is not counted against the box. What a document needs in memory and
+processor time it would need again (`TooMuch`); what the clock ends may have met a busy machine (`ResourceLimit`).
 """
 
 import asyncio
@@ -13,12 +14,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
 
-from penstock.errors import ResourceLimit
+from penstock.errors import JobFailure, ResourceLimit, TooMuch
 from penstock.settings.values import format_duration, format_size
 
 EVERY = 0.05
 LATE = 0.5  # of one tick's time, at most, counts
-PATIENCE = 3  # times the timeout by the clock
+PATIENCE = 2  # times the timeout by the clock
 MOST_PROCESSES = 64
 MOST_FILES = 2_000
 STORAGE_EVERY = 10  # ticks
@@ -119,7 +120,7 @@ def stored(folder: str) -> float:
 class Watch:
     """Ends a task that takes too much, by calling `end` with the reason."""
 
-    def __init__(self, vitals: Vitals, allowed: Allowance, end: Callable[[ResourceLimit], None]) -> None:
+    def __init__(self, vitals: Vitals, allowed: Allowance, end: Callable[[JobFailure], None]) -> None:
         self._vitals = vitals
         self._allowed = allowed
         self._end = end
@@ -159,29 +160,31 @@ class Watch:
             self._moved = (self._clock, cpu)
         reason = self._too_much(use, cpu)
         if reason is not None:
-            self._end(ResourceLimit(reason))
+            self._end(reason)
         else:
             self._next = self._loop.call_later(EVERY, self._tick)
 
-    def _too_much(self, use: Use, cpu: float) -> str | None:
+    def _too_much(self, use: Use, cpu: float) -> JobFailure | None:
         if use.memory > self._allowed.memory:
-            return memory_sentence(self._allowed.memory)
+            return TooMuch(memory_sentence(self._allowed.memory))
         if use.processes > MOST_PROCESSES:
-            return f"Reading it started more than {MOST_PROCESSES} processes."
+            return TooMuch(f"Reading it started more than {MOST_PROCESSES} processes.")
         if self._ticks % STORAGE_EVERY == 0 and stored(self._allowed.scratch) > self._allowed.memory:
-            return f"Reading it wrote more than {format_size(self._allowed.memory)} to the disk (extraction.memory)."
+            size = format_size(self._allowed.memory)
+            return TooMuch(f"Reading it wrote more than {size} to the disk (extraction.memory).")
         still = self._clock - self._moved[0]
         return overtime(self._allowed.seconds, cpu=cpu, clock=self._clock, still=still)
 
 
-def overtime(timeout: float, *, cpu: float, clock: float, still: float) -> str | None:
+def overtime(timeout: float, *, cpu: float, clock: float, still: float) -> JobFailure | None:
     """Why a task must end that has used so much processor time, by the clock, and without moving at last; else None."""
     if cpu > timeout:
-        return f"Reading it needed more than {_spoken(timeout)} of processor time (extraction.timeout)."
+        return TooMuch(f"Reading it needed more than {_spoken(timeout)} of processor time (extraction.timeout).")
     if clock > timeout * PATIENCE:
-        return f"Reading it took longer than {_spoken(timeout * PATIENCE)} ({PATIENCE} times extraction.timeout)."
+        took = _spoken(timeout * PATIENCE)
+        return ResourceLimit(f"Reading it took longer than {took} ({PATIENCE} times extraction.timeout).")
     if clock > timeout and still > max(timeout / 2, 0.5):
-        return f"Reading it stood still, and was ended after {_spoken(timeout)} (extraction.timeout)."
+        return ResourceLimit(f"Reading it stood still, and was ended after {_spoken(timeout)} (extraction.timeout).")
     return None
 
 
