@@ -13,7 +13,7 @@ from penstock.engine.lanes import Claimer
 from penstock.engine.limits import Limit, Limits
 from penstock.engine.outcome import Done, Outcome
 from penstock.engine.permits import Allotments
-from penstock.engine.redrive import _make_ready
+from penstock.engine.redrive import make_ready
 from penstock.engine.scheduler import tick
 from penstock.engine.settler import Settled, settle
 from penstock.errors import LeaseLost
@@ -183,6 +183,7 @@ def redrives(*numbers: int) -> Play:
     """One stage of `app.redrive`."""
 
     async def play(seat: Seat) -> None:
-        await _make_ready(shop_of(seat).database, list(numbers))
+        async with shop_of(seat).database.pool.transaction() as tx:
+            await make_ready(tx, list(numbers))
 
     return play
