@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import Suspicious, TooMuch
 from penstock.extraction.encoding import decode
+from penstock.extraction.reading import MARKS
 from tests.extraction import made
 
 _GERMAN = "Die Pumpe läuft weiter, auch über Nacht; größere Störungen meldet sie früh."
@@ -206,3 +207,11 @@ def test_no_markdown_is_slow(text: str) -> None:
     [page] = made.read(text.encode(), "a.md").pages
     assert time.process_time() - began < 3
     assert len(page.text) == len(text)
+
+
+def test_headings_without_number_are_capped() -> None:
+    """Each of them takes memory of the worker."""
+    [page] = made.read(b"# a\n" * (MARKS + 5), "a.md").pages
+    assert len(page.headings) == MARKS
+    [page] = made.read(b"<html><body>" + b"<h1>a</h1>" * (MARKS + 5), "a.html").pages
+    assert len(page.headings) == MARKS

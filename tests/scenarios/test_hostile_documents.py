@@ -31,7 +31,8 @@ GOOD = {f"good-{number}.txt": story(200, number) for number in range(20)}
 WITHIN = 60.0  # seconds from the first claim to the end, retries included
 MEMORY_MOST = 1.5 * 2**30  # of the worker itself: its children have limits of their own
 ENDS = """
-select document.name, document.parent_id is null as sent, document.state, coalesce(document.error ->> 'type', document.error ->> 'class') as kind,
+select document.name, document.parent_id is null as sent, document.state,
+  coalesce(document.error ->> 'type', document.error ->> 'class') as kind,
   document.error ->> 'message' as said, cardinality(job.attempts) as tries,
   extract(epoch from ended.at - job.attempts[1].started_at)::float8 as seconds
 from penstock.documents as document
