@@ -51,7 +51,7 @@ class Product:
     @property
     def slots(self) -> dict[str, int]:
         """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
-        return {QUEUE: 2 * self.settings.extraction.children + 2, UPKEEP_QUEUE: 2}
+        return {QUEUE: 4 * self.settings.extraction.children + 4, UPKEEP_QUEUE: 2}
 
     async def __aenter__(self) -> Self:
         await self.app.__aenter__()
