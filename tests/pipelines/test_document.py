@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from penstock.documents import Document, Upload, create_collection, find_document, list_documents, show_document
-from penstock.extraction import Boxes
 from penstock.extraction.boxes import TASKS
 from penstock.pipelines import Product, document
 from penstock.settings import DatabaseUrl
@@ -99,7 +98,6 @@ async def test_a_long_scan_is_spread_over_children(
 
 async def test_a_few_pages_are_read_where_the_document_is(database_url: DatabaseUrl, tmp_path: Path) -> None:
     async with working(database_url, tmp_path) as product:
-        product.boxes = Boxes(product.settings)
         shown = await prepare(product, "scan.tif", scan(2))
         assert (shown.status, shown.chunks) == ("ready", 0)
         jobs = await rows(product, "select count(*) as count from penstock.job_history where fanout is not null")

@@ -125,7 +125,9 @@ class Adder:
         while True:
             before = self._tally.sent
             try:
-                accepted = await self._product.intake.accept(self._upload(name, content))
+                accepted = await self._product.intake.accept(
+                    self._upload(name, content), collection_id=self._collection.id
+                )
             except QueueFull as error:
                 pause = min(error.retry_after.total_seconds(), LONGEST_PAUSE)
             except DatabaseTrouble:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from penstock.cli.beside import work_beside
 from penstock.cli.tally import DELETED, OPEN, READY, Entry, Tally
 from penstock.database import Session, statements
 from penstock.documents.changes import watch_changes
@@ -19,6 +20,7 @@ from penstock.pipelines import Product
 sql = statements(__file__)
 
 KIND = "prepare_document"
+MANY = 100  # files for which a process of its own is worth its start
 LOOK_EVERY = 0.5  # seconds, without a notification
 REST = 5  # times as long as the look took: how busy the display may keep the database
 MOST_REST = 2.0  # seconds
@@ -43,7 +45,9 @@ class Watcher:
     def work(self) -> None:
         """Be the worker until `stop`."""
         self._say("No worker is running: working here until it is done.")
-        self._working = asyncio.create_task(self._product.app.work(concurrency=self._product.slots), name="work here")
+        product = self._product
+        here = product.app.work(concurrency=product.slots) if self._tally.files < MANY else work_beside()
+        self._working = asyncio.create_task(here, name="work here")
 
     @property
     def working(self) -> bool:

@@ -37,7 +37,7 @@ from penstock.documents.collection import (
 )
 from penstock.documents.explain import explain_document
 from penstock.documents.intake import Intake
-from penstock.documents.members import Members, add_members, count_family
+from penstock.documents.members import Family, Members, add_members, count_family
 from penstock.documents.publish import Work, keep_pages, load_work, publish
 from penstock.documents.reconcile import Reconciled, reconcile
 from penstock.documents.upload import Accepted, AlreadyThere, Upload
@@ -52,6 +52,7 @@ __all__ = [
     "DeadVersion",
     "Document",
     "Event",
+    "Family",
     "Intake",
     "Members",
     "PageText",

@@ -8,7 +8,7 @@ transaction. When the answer to its COMMIT is lost, it looks whether it was done
 import asyncio
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -78,8 +78,11 @@ class Intake:
         self.store = store
         self._gate = Admission(Lanes())  # a look of its own, before the upload; the engine's counts in the transaction
 
-    async def accept(self, upload: Upload, *, tenant: str = "default") -> Accepted:
-        """Put a document in. Raises what is `Refused`, and QueueFull; then nothing was changed."""
+    async def accept(self, upload: Upload, *, tenant: str = "default", collection_id: int | None = None) -> Accepted:
+        """Put a document in. Raises what is `Refused`, and QueueFull; then nothing was changed.
+
+        Who adds many files looks for all their names at once, and gives the collection's number: then there is no look here.
+        """
         most = self.app.settings.limits.bytes
         if upload.size is not None and upload.size > most:
             raise BodyTooLarge(
@@ -87,7 +90,11 @@ class Intake:
                 "the limit."
             )
         if upload.idempotency_key is None:
-            return await self._take(await self._look(upload, tenant), upload, None)
+            looked = collection_id is not None
+            wish = (
+                _wish(upload, tenant, collection_id or 0, served=True) if looked else await self._look(upload, tenant)
+            )
+            return await self._take(wish, upload, None)
         key = claim_key(self.app.database, tenant=tenant, route=ROUTE, key=upload.idempotency_key)
         async with key as claim:
             wish = await self._look(upload, tenant, taken_is_fine=claim.answer is not None)
@@ -98,24 +105,23 @@ class Intake:
 
     async def _look(self, upload: Upload, tenant: str, *, taken_is_fine: bool = False) -> _Wish:
         """What can be refused before the first byte."""
-        name, collection = check_document_name(upload.name), check_collection_name(upload.collection)
-        metadata = encode_metadata(upload.metadata)
-        row = await self.app.database.pool.repeat(
-            lambda session: sql.look_before.first(session, tenant=tenant, collection=collection, name=name, kind=KIND)
-        )
+        wish = _wish(upload, tenant, 0, served=True)
+        look = partial(sql.look_before.first, tenant=tenant, collection=wish.collection, name=wish.name, kind=KIND)
+        row = await self.app.database.pool.repeat(look)
         if row is None:
-            raise NotFound(f"There is no collection {collection}: make it with `penstock collections create` first.")
+            raise NotFound(
+                f"There is no collection {wish.collection}: make it with `penstock collections create` first."
+            )
         if row["existing"] is not None and not upload.replace and not taken_is_fine:
-            raise taken(name, collection, row["existing"])
-        share = share_of(tenant, collection)
+            raise taken(wish.name, wish.collection, row["existing"])
+        share = share_of(tenant, wish.collection)
         if (
             not taken_is_fine
             and self._gate.bounds(kind := self.app.kinds[KIND])
             and not self._gate.admit_one(kind, share)
         ):
             await self._gate.admit(self.app.database, [(kind, 1)], share)
-        by = upload.uploaded_by.replace("\0", "")[:200]
-        return _Wish(tenant, row["collection_id"], collection, name, by, metadata, upload.replace, row["served"])
+        return replace(wish, collection_id=row["collection_id"], served=row["served"])
 
     async def _take(self, wish: _Wish, upload: Upload, claim: Claim | None) -> Accepted:
         stored = await self.store.write(upload.content, most=self.app.settings.limits.bytes)
@@ -230,6 +236,19 @@ class Intake:
             job=job,
         )
         return _Done(accepted, existing["key"], existing["version_id"])
+
+
+def _wish(upload: Upload, tenant: str, collection_id: int, *, served: bool) -> _Wish:
+    return _Wish(
+        tenant,
+        collection_id,
+        check_collection_name(upload.collection),
+        check_document_name(upload.name),
+        upload.uploaded_by.replace("\0", "")[:200],
+        encode_metadata(upload.metadata),
+        upload.replace,
+        served,
+    )
 
 
 class _Moved(Exception):

@@ -61,9 +61,19 @@ async def add_members(tx: Session, app: Penstock, work: Work, members: Sequence[
     )
 
 
-async def count_family(session: Session, document: int) -> int:
-    """How many documents there are of the upload to which this one belongs: a small archive can become a billion."""
-    return int(await sql.count_family.value(session, document=document))
+@dataclass(frozen=True, slots=True)
+class Family:
+    """All documents of one upload: a small archive can become a billion of them, or many terabytes."""
+
+    documents: int
+    size: int  # bytes of all of them
+    uploaded: int  # bytes of what they came in
+
+
+async def count_family(session: Session, document: int) -> Family:
+    """The family to which this document belongs."""
+    [row] = await sql.count_family(session, document=document)
+    return Family(**row)
 
 
 async def _name(tx: Session, work: Work, members: Sequence[tuple[str, Stored]]) -> dict[str, Stored]:

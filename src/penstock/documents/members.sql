@@ -54,13 +54,19 @@ select id, pg_notify('penstock_changed', '') from document
 -- name: count_family
 -- Up to what was uploaded, and down again.
 with recursive above as (
-  select id, parent_id from penstock.documents where id = :document
+  select id, parent_id, version_id from penstock.documents where id = :document
   union all
-  select document.id, document.parent_id from penstock.documents as document join above on document.id = above.parent_id
+  select document.id, document.parent_id, document.version_id
+  from penstock.documents as document join above on document.id = above.parent_id
 ),
 family as (
-  select id from above where parent_id is null
+  select id, version_id, true as root from above where parent_id is null
   union all
-  select document.id from penstock.documents as document join family on document.parent_id = family.id
+  select document.id, document.version_id, false
+  from penstock.documents as document join family on document.parent_id = family.id
 )
-select count(*) from family
+select count(*) as documents, coalesce(sum(blob.size), 0)::bigint as size,
+  greatest(coalesce(max(blob.size) filter (where family.root), 0), 1) as uploaded
+from family
+left join penstock.versions as version on version.id = family.version_id
+left join penstock.blobs as blob on blob.id = version.blob_id

@@ -27,6 +27,8 @@ T = TypeVar("T")
 LARGE = 2**20  # bytes of a file whose reading is worth keeping for another attempt
 AT_ONCE = 4  # scanned pages that are read here; more of them are spread over the fleet
 RANGE = 8  # pages of one child of a long scan
+HARMLESS = 2**26  # bytes: until then nobody minds how many times larger it has become
+UNPACKED_IN_A_SECOND = 2e7  # bytes of an archive; it gets so much more time than another document
 BATCH = 400  # chunks that are embedded and written together
 SMALL = 20_000  # characters: some 5 ms of work
 PAGES_BATCH = 2_000_000  # characters of pages that are written together
@@ -170,18 +172,30 @@ class Preparing:
             gathered.members.append((str(header["name"]), stored))
 
         arguments = self._arguments(media_type=reading.media_type, name=work.name)
-        result = await self._boxes.call("members", file, arguments, name=work.name, sink=sink)
+        seconds = self._app.settings.extraction.timeout.total_seconds() + work.size / UNPACKED_IN_A_SECOND
+        try:
+            result = await self._boxes.call("members", file, arguments, name=work.name, sink=sink, timeout=seconds)
+        except BaseException:
+            await self._remove([stored.key for _, stored in gathered.members])
+            raise
         gathered.gaps += [decode_gap(gap) for gap in result["gaps"]]
+
+    async def _remove(self, keys: Sequence[str]) -> None:
+        """Bytes that no row names. What is not removed here, because we die before, the collector finds."""
+        for key in keys:
+            await self._store.remove(key)
 
     async def _why_not_unpacked(self, work: Work) -> str:
         limits = self._app.settings.limits
         if work.depth >= limits.depth:
             return f"it is {work.depth} levels deep, and limits.depth is {limits.depth}"
         family = await self._app.database.pool.repeat(lambda session: count_family(session, work.document))
-        if family >= limits.documents:
-            return (
-                f"there are {family:,} documents of this upload already, and limits.documents is {limits.documents:,}"
-            )
+        if family.documents >= limits.documents:
+            there = f"there are {family.documents:,} documents of this upload already"
+            return f"{there}, and limits.documents is {limits.documents:,}"
+        if family.size > max(limits.expansion * family.uploaded, HARMLESS):
+            there = f"this upload has become {family.size // family.uploaded:,} times as large as it was"
+            return f"{there}, and limits.expansion is {limits.expansion:,}"
         return ""
 
     # -- writing ----------------------------------------------------------------------------------------------------
@@ -208,6 +222,7 @@ class Preparing:
             async with ctx.write() as tx:
                 await keep_pages(tx, work.version, part)
         last = await self._embed(ctx, work, batches[-1], BATCH * (len(batches) - 1)) if batches else None
+        unneeded: Sequence[str] = ()
         ctx.enter("index")
         async with ctx.finish() as tx:
             await keep_pages(tx, work.version, pages)
@@ -225,7 +240,8 @@ class Preparing:
                 gaps=[{"page": gap.page, "reason": gap.reason} for gap in gathered.gaps],
             )
             if published and (gathered.members or work.number > 1):  # an older version may have had some
-                await add_members(tx, self._app, work, gathered.members)
+                unneeded = (await add_members(tx, self._app, work, gathered.members)).unneeded
+        await self._remove(unneeded)
 
     async def _embed(self, ctx: Context, work: Work, batch: Sequence[Chunk], first: int) -> Entry:
         ctx.enter("embed")

@@ -1,0 +1,43 @@
+"""A worker in a process of its own, beside a command that has enough to do: two processes have two interpreters' locks.
+
+It has the command's settings, because both read them from the same places, and ends with the command, however that ends:
+its standard input closes then.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+
+from penstock.errors import CannotStart
+
+PATIENCE = 10.0  # seconds to give back what it has taken
+
+
+async def work_beside() -> None:
+    """Run it until this is cancelled."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "penstock", "worker", "--with-parent"),
+        stdin=asyncio.subprocess.PIPE,
+        env={"PENSTOCK_LOG__LEVEL": "error", **os.environ},  # its lines would tear the display
+        start_new_session=True,
+    )
+    try:
+        code = await process.wait()
+    finally:
+        if process.returncode is None:
+            await asyncio.shield(_end(process))
+    if code:
+        raise CannotStart(f"The worker ended with exit code {code}: run `penstock worker` to see why.")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
