@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,11 +16,12 @@ from penstock.documents import (
     Upload,
     create_collection,
     delete_collection,
+    find_collection,
     intake,
     retry_document,
 )
 from penstock.engine import Penstock
-from penstock.errors import BadRequest, BadValue, BodyTooLarge, NameTaken, NotFound, QueueFull
+from penstock.errors import BadRequest, BadValue, BodyTooLarge, ConnectionLost, NameTaken, NotFound, QueueFull
 from penstock.settings import DatabaseUrl
 from tests.documents.conftest import Office, pieces, prepare_document
 from tests.postgres_proxy import Asked, Cut, PostgresProxy
@@ -317,6 +319,81 @@ async def test_replacing_and_retrying_at_once(office: Office) -> None:
         assert await office.publish(job)
 
 
+# -- many at once -----------------------------------------------------------------------------------------------------
+
+
+def group_of(**files: bytes) -> list[Upload]:
+    return [Upload("files", name, pieces(content), len(content)) for name, content in files.items()]
+
+
+async def collection_number(office: Office) -> int:
+    return (await find_collection(office.app, "files")).id
+
+
+async def test_a_group_is_one_transaction(office: Office) -> None:
+    uploads = group_of(a=b"one", b=b"two", c=b"two")
+    accepted = await office.intake.accept_many(uploads, collection_id=await collection_number(office))
+    assert [one.status for one in accepted if isinstance(one, Accepted)] == ["queued"] * 3
+    async with office.app.database.pool.session() as session:
+        transactions = await session.fetchval("select count(distinct xmin::text) from penstock.documents")
+    assert (transactions, len(await office.rows("documents"))) == (1, 3)
+    assert len(await office.rows("blobs")) == len(await office.files()) == 2, "equal content is kept once"
+    for one in accepted:
+        assert isinstance(one, Accepted)
+        shown = await office.show(one.id)
+        assert (shown.status, shown.job) == ("queued", one.job)
+
+
+async def test_a_taken_name_does_not_hold_back_its_group(office: Office) -> None:
+    there = await office.add("b", b"before")
+    uploads = group_of(a=b"one", b=b"two", c=b"three")
+    a, b, c = await office.intake.accept_many(uploads, collection_id=await collection_number(office))
+    assert isinstance(a, Accepted)
+    assert isinstance(c, Accepted)
+    assert isinstance(b, NameTaken)
+    assert b.existing == there.id
+    assert len(await office.rows("documents")) == len(await office.files()) == 3
+
+
+async def test_a_group_for_a_collection_that_is_gone(office: Office) -> None:
+    number = await collection_number(office)
+    await delete_collection(office.app, "files")
+    outcomes = await office.intake.accept_many(group_of(a=b"one", b=b"two"), collection_id=number)
+    assert [type(outcome) for outcome in outcomes] == [NotFound, NotFound]
+    assert await office.files() == []
+
+
+async def test_a_lie_about_a_size_is_told_to_the_liar(office: Office) -> None:
+    uploads = group_of(a=b"one", b=b"two")
+    uploads[1] = replace(uploads[1], size=99)
+    a, b = await office.intake.accept_many(uploads, collection_id=await collection_number(office))
+    assert isinstance(a, Accepted)
+    assert isinstance(b, BadRequest)
+    assert len(await office.rows("documents")) == len(await office.files()) == 1
+
+
+@pytest.mark.parametrize("moment", list(Cut))
+async def test_a_group_whose_commit_got_no_answer_loses_no_bytes(
+    database_url: DatabaseUrl, tmp_path: Path, moment: Cut
+) -> None:
+    from penstock.blobs import open_store
+
+    async with PostgresProxy(database_url) as proxy:
+        app = Penstock(database_url=proxy.url, home=tmp_path)
+        app.job(queue="documents")(prepare_document)
+        async with app:
+            collection = await create_collection(app, "files")
+            office = Office(app, open_store(app.settings))
+            proxy.rule = lambda asked: (
+                moment if asked.is_commit and asked.within("insert into penstock.documents") else None
+            )
+            outcomes = await office.intake.accept_many(group_of(a=b"one", b=b"two"), collection_id=collection.id)
+            assert all(isinstance(outcome, ConnectionLost) for outcome in outcomes)
+            proxy.rule = lambda _: None
+            assert len(await office.rows("documents")) == (2 if moment is Cut.AFTER else 0)
+            assert len(await office.files()) == 2
+
+
 # -- lost answers -----------------------------------------------------------------------------------------------------
 
 
@@ -326,7 +403,6 @@ async def test_a_lost_answer_to_commit_makes_no_duplicate(
 ) -> None:
     """Cut before the COMMIT, no row is there; cut after it, it is known to be. Bytes that may be needed are not removed."""
     from penstock.blobs import collect, open_store
-    from penstock.errors import ConnectionLost
 
     async with PostgresProxy(database_url) as proxy:
         app = Penstock(database_url=proxy.url, home=tmp_path)

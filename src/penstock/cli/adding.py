@@ -8,23 +8,27 @@ import asyncio
 import getpass
 import hashlib
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack
 from io import BufferedReader
-from typing import Any
+from typing import Any, TypeVar
 
 from asyncpg import Record
 
 from penstock.cli.gathering import File
 from penstock.cli.tally import FAILED, Entry, Tally
 from penstock.database import statements
-from penstock.documents import Collection, Upload
+from penstock.documents import Accepted, Collection, Upload
 from penstock.documents.naming import check_document_name
 from penstock.errors import DatabaseTrouble, NameTaken, PenstockError, QueueFull, Refused, StorageFull
 from penstock.pipelines import Product
 
 sql = statements(__file__)
 
+T = TypeVar("T")
+
 AT_ONCE = 8
+TOGETHER = 16  # small files
 NAMES_AT_ONCE = 500
 PIECE = 2**18  # bytes
 TRIES = 4
@@ -53,13 +57,24 @@ class Adder:
             finally:
                 places.release()
 
+        async def add_several(several: Sequence[tuple[File, str]]) -> None:
+            try:
+                await self._add_several(several)
+            finally:
+                places.release()
+
         async with asyncio.TaskGroup() as group:
             for first in range(0, len(files), NAMES_AT_ONCE):
                 named = self._named(files[first : first + NAMES_AT_ONCE])
                 there = await self._there([name for _, name in named])
-                for file, name in named:
+                small = [(file, name) for file, name in named if name not in there and file.size < PIECE]
+                for several in batched(small, TOGETHER):
                     await places.acquire()
-                    group.create_task(add_one(file, name, there.get(name)))
+                    group.create_task(add_several(several))
+                for file, name in named:
+                    if name in there or file.size >= PIECE:
+                        await places.acquire()
+                        group.create_task(add_one(file, name, there.get(name)))
 
     def _named(self, files: Sequence[File]) -> list[tuple[File, str]]:
         named = []
@@ -75,6 +90,37 @@ class Adder:
             lambda session: sql.already_there(session, collection=self._collection.id, names=names)
         )
         return {row["name"]: row for row in rows}
+
+    async def _add_several(self, several: Sequence[tuple[File, str]]) -> None:
+        """Small files that are not there: one transaction for all of them. What was refused is tried by itself."""
+        left = list(several)
+        if len(several) > 1 and self._full is None:
+            left = await self._accept_together(several)
+        for file, name in left:
+            self._tally.note(await self._add(file, name, None))
+
+    async def _accept_together(self, several: Sequence[tuple[File, str]]) -> list[tuple[File, str]]:
+        """Those that were not accepted."""
+        left = []
+        with ExitStack() as opened:
+            uploads = []
+            for file, name in several:
+                try:
+                    content = opened.enter_context(file.path.open("rb"))
+                except OSError:  # told when it is tried by itself
+                    left.append((file, name))
+                else:
+                    uploads.append((file, name, self._upload(name, content)))
+            outcomes = await self._product.intake.accept_many(
+                [upload for _, _, upload in uploads], collection_id=self._collection.id
+            )
+        for (file, name, upload), outcome in zip(uploads, outcomes, strict=True):
+            if isinstance(outcome, Accepted):
+                self._tally.note(Entry(name, "accepted", outcome.id))
+            else:
+                self._tally.sent -= upload.size or 0  # it will be sent again
+                left.append((file, name))
+        return left
 
     async def _add(self, file: File, name: str, there: Record | None) -> Entry:
         try:
@@ -158,6 +204,11 @@ class Adder:
         while piece := content.read(PIECE) if size < PIECE else await asyncio.to_thread(content.read, PIECE):
             self._tally.sent += len(piece)
             yield piece
+
+
+def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
 
 
 def _digest(content: BufferedReader) -> bytes:

@@ -8,6 +8,7 @@ transaction. When the answer to its COMMIT is lost, it looks whether it was done
 import asyncio
 import hashlib
 import json
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,6 +32,7 @@ from penstock.errors import (
     CallTimedOut,
     ConnectionLost,
     NotFound,
+    PenstockError,
     QueueFull,
     Refused,
     StorageFull,
@@ -103,6 +105,79 @@ class Intake:
             digest, _ = await _hash(upload, most)
             return Accepted(**claim.check(wish.fingerprint(digest)))
 
+    async def accept_many(
+        self, uploads: Sequence[Upload], *, collection_id: int, tenant: str = "default"
+    ) -> list[Accepted | BaseException]:
+        """Put new documents of one collection in by one transaction: for each what was accepted, or why it was not.
+
+        For who adds many small files and has looked for their names. What does not go together goes one by one.
+        """
+        outcomes: list[Accepted | BaseException] = [NotFound("not tried")] * len(uploads)
+        ready: dict[int, tuple[_Wish, Stored]] = {}
+        stored = await asyncio.gather(
+            *(self._store(upload, tenant, collection_id) for upload in uploads), return_exceptions=True
+        )
+        for turn, found in enumerate(stored):
+            if isinstance(found, BaseException):
+                outcomes[turn] = found
+            else:
+                ready[turn] = found
+        if not ready:
+            return outcomes
+        try:
+            outcomes_of_group = await self._commit_many(list(ready.values()))
+        except (_Moved, Refused, QueueFull, asyncpg.PostgresError):  # rolled back: nothing of it is there
+            singly = (self._finish_one(wish, kept, None) for wish, kept in ready.values())
+            outcomes_of_group = [await _outcome(single) for single in singly]
+        except (ConnectionLost, CallTimedOut) as error:  # nobody knows; what is not there, the collector will see
+            outcomes_of_group = [error] * len(ready)
+        for turn, outcome in zip(ready, outcomes_of_group, strict=True):
+            outcomes[turn] = outcome
+        return outcomes
+
+    async def _store(self, upload: Upload, tenant: str, collection_id: int) -> tuple[_Wish, Stored]:
+        wish = _wish(upload, tenant, collection_id, served=True)
+        stored = await self.store.write(upload.content, most=self.app.settings.limits.bytes)
+        if upload.size is not None and upload.size != stored.size:
+            await self.store.remove(stored.key)
+            check_size(upload, stored.size)
+        return wish, stored
+
+    async def _commit_many(self, group: Sequence[tuple[_Wish, Stored]]) -> list[Accepted | BaseException]:
+        first = group[0][0]
+        async with self.app.database.pool.transaction() as tx:
+            ids = await sql.reserve_many(tx, collection=first.collection_id, count=len(group))
+            if not ids:
+                raise NotFound(f"The collection {first.collection} was deleted meanwhile.")
+            blobs = await keep_blobs(tx, [stored for _, stored in group], tenant=first.tenant)
+            kind = self.app.kinds[KIND]
+            jobs = await self.app.enqueue_many(
+                [kind(document=row["document"], version=row["version"]) for row in ids],
+                share=share_of(first.tenant, first.collection),
+                tx=tx,
+            )
+            made = await sql.insert_documents.value(
+                tx,
+                documents=[row["document"] for row in ids],
+                versions=[row["version"] for row in ids],
+                jobs=list(jobs),
+                blobs=[blobs[stored.digest].id for _, stored in group],
+                names=[wish.name for wish, _ in group],
+                by=[wish.uploaded_by for wish, _ in group],
+                metadata=[wish.metadata for wish, _ in group],
+                tenant=first.tenant,
+                collection=first.collection_id,
+            )
+            if made < len(group):
+                raise _Moved
+        for _, stored in group:
+            if blobs[stored.digest].key != stored.key:  # the same content was there, or is twice in the group
+                await asyncio.shield(self.store.remove(stored.key))
+        return [
+            _accepted(wish, stored, row["document"], 1, int(job))
+            for (wish, stored), row, job in zip(group, ids, jobs, strict=True)
+        ]
+
     async def _look(self, upload: Upload, tenant: str, *, taken_is_fine: bool = False) -> _Wish:
         """What can be refused before the first byte."""
         wish = _wish(upload, tenant, 0, served=True)
@@ -126,8 +201,14 @@ class Intake:
     async def _take(self, wish: _Wish, upload: Upload, claim: Claim | None) -> Accepted:
         stored = await self.store.write(upload.content, most=self.app.settings.limits.bytes)
         reach(f"{STEP}accept")
+        return await self._finish_one(wish, stored, claim, upload)
+
+    async def _finish_one(
+        self, wish: _Wish, stored: Stored, claim: Claim | None, upload: Upload | None = None
+    ) -> Accepted:
         try:
-            check_size(upload, stored.size)
+            if upload is not None:
+                check_size(upload, stored.size)
             done = await self._commit(wish, stored, claim)
         except (Refused, QueueFull):  # of anything else nobody knows whether it was committed: the collector will see
             await asyncio.shield(self.store.remove(stored.key))
@@ -249,6 +330,13 @@ def _wish(upload: Upload, tenant: str, collection_id: int, *, served: bool) -> _
         upload.replace,
         served,
     )
+
+
+async def _outcome(single: Awaitable[Accepted]) -> Accepted | BaseException:
+    try:
+        return await single
+    except PenstockError as error:
+        return error
 
 
 class _Moved(Exception):
