@@ -85,9 +85,12 @@ async def test_only_the_named_queues_are_served(yard: Yard) -> None:
     assert row["slots"] == 4
 
 
-async def test_without_an_application_it_serves_nothing_yet(yard: Yard) -> None:
+async def test_without_an_application_it_serves_documents(yard: Yard) -> None:
     worker = await yard.worker("--port", "0", place="")
-    assert "it serves nothing yet" in worker.printed
+    await worker.until("worker started")
+    [row] = await yard.run("select queues, kinds from penstock.workers")
+    assert row["queues"] == ["documents", "upkeep"]
+    assert {"prepare_document", "ocr_pages"} < set(row["kinds"])
     assert (await fetch(address_of(worker), "/health/ready"))[0] == 200
     os.kill(worker.pid, signal.SIGTERM)
     assert await worker.end() == 0

@@ -186,7 +186,7 @@ def fill(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
 def environment(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
     return {
         "environ": dict(os.environ),
-        "fds": sorted(map(_fd_target, range(20)), key=str),
+        "fds": sorted(map(_fd_target, range(1024)), key=str),
         "sid": os.getsid(0) == os.getpid(),
     }
 

@@ -4,9 +4,9 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.asking import console
 from penstock.settings import describe, load_settings, settings_page
 
 
@@ -25,4 +25,4 @@ def config(
     table = Table("setting", "value", "from", box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(row.key, row.value, row.origin, style="dim" if row.origin == "default" else None)
-    Console(soft_wrap=True).print(table)
+    console().print(table)

@@ -46,7 +46,7 @@ class Crash:
     """How a box ended that nobody told to end."""
 
     signal: str  # "SIGSEGV", or "exit code 3"
-    memory: int  # at most, in its life
+    memory: int  # at most, in its last task, as far as it was seen
     said: str  # the end of its standard error
 
 
@@ -69,6 +69,7 @@ class Child:
         self.sandbox: dict[str, Any] = {}
         self.ending: asyncio.Task[Crash] | None = None
         self._doom: JobFailure | None = None
+        self._peak = 0
         self.scratch = tempfile.mkdtemp(dir=design.scratch)
         with ExitStack() as opened:  # closes everything again when the start fails
             self._connection, theirs = (opened.enter_context(end) for end in socket.socketpair())
@@ -129,6 +130,7 @@ class Child:
             raise
         finally:
             watch.stop()
+            self._peak = watch.peak
         self.usable = self._doom is None  # its last word may have crossed our kill
         return value
 
@@ -170,7 +172,7 @@ class Child:
     def _bury(self) -> Crash:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)  # what it left behind; until it is reaped the number is its group's
-        _, status, used = os.wait4(self.pid, 0)
+        _, status = os.waitpid(self.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)  # so that Popen knows, and does not wait itself
         try:
             said = os.read(self._errors, 2**16).decode(errors="replace")
@@ -181,7 +183,8 @@ class Child:
         self._vitals.close()
         self._connection.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
-        return Crash(_called(self._process.returncode), used.ru_maxrss * 1024, said)
+        # Not by ru_maxrss: it begins with the size of the process that was forked, ours.
+        return Crash(_called(self._process.returncode), self._peak, said)
 
 
 def _launch(connection: int, errors: int, scratch: str) -> "subprocess.Popen[bytes]":

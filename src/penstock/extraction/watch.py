@@ -131,6 +131,7 @@ class Watch:
         self._moved = (0.0, 0.0)  # when it was last seen at work: the clock, and its processor time
         self._paused = False
         self._ticks = 0
+        self.peak = 0  # memory at most, as far as it was seen
         self._next = self._loop.call_later(EVERY, self._tick)
 
     def pause(self) -> None:
@@ -155,6 +156,7 @@ class Watch:
         self._count()
         self._ticks += 1
         use = self._vitals.look()
+        self.peak = max(self.peak, use.memory)
         cpu = use.cpu - self._cpu_before
         if cpu - self._moved[1] >= 0.05 or self._paused:
             self._moved = (self._clock, cpu)
