@@ -1,4 +1,4 @@
-"""A worker in a process of its own, beside a command that has enough to do: two processes have two interpreters' locks.
+"""A worker in a process of its own, beside the one in a command that has much to do: each has its own interpreter's lock.
 
 It has the command's settings, because both read them from the same places, and ends with the command, however that ends:
 its standard input closes then.

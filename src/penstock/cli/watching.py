@@ -45,9 +45,14 @@ class Watcher:
     def work(self) -> None:
         """Be the worker until `stop`."""
         self._say("No worker is running: working here until it is done.")
-        product = self._product
-        here = product.app.work(concurrency=product.slots) if self._tally.files < MANY else work_beside()
-        self._working = asyncio.create_task(here, name="work here")
+        self._working = asyncio.create_task(self._work(), name="work here")
+
+    async def _work(self) -> None:
+        """In this process; for many files also in another one: two processors need more than one interpreter's lock."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._product.app.work(concurrency=self._product.slots))
+            if self._tally.files >= MANY:
+                group.create_task(work_beside())
 
     @property
     def working(self) -> bool:
