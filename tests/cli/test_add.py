@@ -78,6 +78,18 @@ async def test_without_a_worker_it_works_itself(yard: Yard, tmp_path: Path) -> N
     assert (code, "text/plain" in said) == (0, True), said
 
 
+async def test_many_files_are_worked_on_by_two_processes(yard: Yard, tmp_path: Path) -> None:
+    """Both end with the command, and no file is there twice, whoever accepted and whoever prepared it."""
+    files = {f"note-{number}": f"Note {number} tells of gate {number % 7}." for number in range(150)}
+    answer = await add(yard, plant(tmp_path / "in", **files))
+    assert counts(answer) == (150, 0, 150, 0)
+    workers = await yard.run("select pid, gone_at is not null as gone from penstock.workers")
+    assert len({row["pid"] for row in workers}) == 2
+    assert all(row["gone"] for row in workers)
+    [found] = await yard.run("select count(*) as chunks, count(distinct version_id) as versions from penstock.chunks")
+    assert (found["chunks"], found["versions"]) == (150, 150)
+
+
 async def test_adding_again(yard: Yard, tmp_path: Path) -> None:
     """What is there is left alone, replaced or tried again, as it was asked for."""
     folder = plant(tmp_path / "in", gate="The sluice gate is made of oak.", mill="The mill grinds rye.")
