@@ -148,6 +148,16 @@ def test_a_lock_of_a_shop_is_named(raw: bytes) -> None:
         of(raw)
 
 
+def test_a_packing_that_is_not_known_is_no_lock() -> None:
+    """The standard library raises the same for both."""
+    raw = bytearray(made.zipped({"[Content_Types].xml": "<Types/>", "notes.txt": "water"}))
+    for mark, place in ((b"PK\3\4", 8), (b"PK\1\2", 10)):
+        start = -1
+        while (start := raw.find(mark, start + 1)) >= 0:
+            raw[start + place : start + place + 2] = (97).to_bytes(2, "little")
+    assert of(bytes(raw), "notes.docx") == "application/zip"
+
+
 def test_scrambled_fonts_are_no_lock() -> None:
     method = '<EncryptionMethod Algorithm="http://www.idpf.org/2008/embedding"/>'
     assert (

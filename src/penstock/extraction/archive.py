@@ -8,8 +8,6 @@ import gzip
 import re
 import stat
 import tarfile
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,21 +17,12 @@ from penstock.errors import Corrupt, Encrypted, Suspicious, TooMuch, Unreadable
 from penstock.extraction import mail, oldoffice, outlook, signature, textkind
 from penstock.extraction.draft import Allowance, Draft, one_line
 from penstock.extraction.membername import Names, safe_name
-from penstock.extraction.package import HARMLESS, LOCKED, Package
+from penstock.extraction.package import BROKEN, HARMLESS, LOCKED, Package
 from penstock.extraction.reading import Gap, Reading
 
 _PIECE = 65_536
 _LITTER = re.compile(r"(?:^|/)(?:__MACOSX/|\.DS_Store$|Thumbs\.db$|desktop\.ini$|\._)", re.IGNORECASE)
-_BROKEN = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    OSError,
-    ValueError,
-    RuntimeError,
-    NotImplementedError,
-)
+_BROKEN = (tarfile.TarError, *BROKEN)
 _MOST_NAMES = 10_000
 LINK = "a link to another file, not a file"
 

@@ -17,13 +17,15 @@ HARMLESS = 64 * 2**20  # what fits into this is no bomb, however well it was pac
 _PIECE = 65_536
 _BEST_RATIO = 1_032  # deflate cannot do better
 LOCKED = "encrypted: a password is needed"
+# What the standard library raises for a zip that is not as it should be; a packing that it does not know is a RuntimeError.
+BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError)
 
 
 def open_zip(file: BinaryIO) -> zipfile.ZipFile:
     file.seek(0)
     try:
         return zipfile.ZipFile(file)
-    except (zipfile.BadZipFile, struct.error, ValueError, OSError, NotImplementedError, EOFError) as error:
+    except BROKEN as error:
         raise Corrupt(
             "damaged: its zip directory is missing or broken, the end of the file may have been cut off"
         ) from error
@@ -69,16 +71,7 @@ class Package:
                             f"A part of it, {name[:100]!r}, is larger than {bound:,} bytes when it is unpacked."
                         )
                     yield piece
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            OSError,
-            NotImplementedError,
-            struct.error,
-            RuntimeError,
-            ValueError,
-        ) as error:
+        except BROKEN as error:
             raise Corrupt(f"damaged: its part {name[:100]!r} cannot be unpacked") from error
 
     def weigh(self) -> None:

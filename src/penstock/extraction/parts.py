@@ -2,11 +2,10 @@
 
 import re
 import zipfile
-import zlib
 
 from penstock.errors import Encrypted, Unsupported
 from penstock.extraction import signature
-from penstock.extraction.package import LOCKED
+from penstock.extraction.package import BROKEN, LOCKED
 
 _OOXML = "application/vnd.openxmlformats-officedocument."
 DOCX = _OOXML + "wordprocessingml.document"
@@ -55,12 +54,13 @@ def identify_zip(archive: zipfile.ZipFile) -> str:
 
 
 def _read(archive: zipfile.ZipFile, name: str, most: int = 1_000_000) -> bytes:
+    """What cannot be unpacked says nothing; a packing that is not known is no lock, though both raise RuntimeError."""
     try:
+        if archive.getinfo(name).flag_bits & 1:
+            raise Encrypted(LOCKED)
         with archive.open(name) as part:
             return part.read(most)
-    except RuntimeError as error:  # what the standard library raises for an encrypted part
-        raise Encrypted(LOCKED) from error
-    except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError):
+    except (KeyError, *BROKEN):
         return b""
 
 
