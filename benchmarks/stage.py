@@ -109,6 +109,11 @@ class Stage:
         await self.admin.execute(f"create database {database}")
         return self._url.with_database(database).reveal()
 
+    async def drop(self, url: str) -> None:
+        """Remove a database: autovacuum and the next checkpoint would work for one side in the time of another."""
+        await self.admin.execute(f"drop database {url.partition('?')[0].rsplit('/', 1)[1]} with (force)")
+        await self.admin.execute("checkpoint")
+
     async def database(self, name: str, label: str = "") -> "Arena":
         """A fresh database with the schema of that system."""
         arena = Arena(self, name, label or name, await self.empty_database(name))

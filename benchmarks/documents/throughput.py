@@ -27,7 +27,9 @@ async def measure(stage: Stage) -> list[Row]:
     for number in range(stage.scale.rounds):
         for side in rotated(SIDES, number):
             try:
-                seconds, note = await _run(stage, side, folder, len(files))
+                url = await stage.empty_database("documents")
+                seconds, note = await _run(stage, side, url, folder, len(files))
+                await stage.drop(url)
                 rows[side].values.append(len(files) / seconds)
                 rows[side].note = note
             except SideFailed as failure:
@@ -41,10 +43,10 @@ async def measure(stage: Stage) -> list[Row]:
     ]
 
 
-async def _run(stage: Stage, side: str, folder: Path, count: int) -> tuple[float, str]:
+async def _run(stage: Stage, side: str, url: str, folder: Path, count: int) -> tuple[float, str]:
     if side == "Penstock":
         home = stage.home / "product"
-        installed = Installed(await stage.empty_database("documents"), home, PENSTOCK_EXTRACTION__OCR="off")
+        installed = Installed(url, home, PENSTOCK_EXTRACTION__OCR="off")
         await installed.command("status")  # migrates, as `penstock up` has long done
         began = clock()
         added = await installed.command("add", str(folder))
@@ -54,7 +56,6 @@ async def _run(stage: Stage, side: str, folder: Path, count: int) -> tuple[float
             raise SideFailed(f"{added['ready']} ready and {added['failed']} failed of {count}")
         return seconds, f"{added['ready']} ready, {added['failed']} failed of {count} files"
     name = "langchain" if "LangChain" in side else "loop"
-    url = await stage.empty_database(name)
     if name == "loop":  # it writes Penstock's tables
         home = stage.home / "loop"
         await Installed(url, home).command("add", str(Path(__file__)))

@@ -15,12 +15,13 @@ from penstock.errors import CannotStart
 PATIENCE = 10.0  # seconds to give back what it has taken
 
 
-async def work_beside() -> None:
-    """Run it until this is cancelled."""
+async def work_beside(*, children: int) -> None:
+    """Run it until this is cancelled; it reads so many documents at the same time."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "penstock", "worker", "--with-parent"),
         stdin=asyncio.subprocess.PIPE,
-        env={"PENSTOCK_LOG__LEVEL": "error", **os.environ},  # its lines would tear the display
+        # Lines of its log would tear the display.
+        env={"PENSTOCK_LOG__LEVEL": "error", **os.environ, "PENSTOCK_EXTRACTION__CHILDREN": str(children)},
         start_new_session=True,
     )
     try:

@@ -5,6 +5,7 @@ when its standard input closes, which the kernel does when the parent dies, howe
 """
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -16,6 +17,8 @@ import uvloop
 
 from penstock.settings import Settings
 from penstock.telemetry import configure_logging
+
+COLLECT_AFTER = 50_000  # objects: some megabytes
 
 
 @dataclass
@@ -35,6 +38,9 @@ class Stop:
 def run_until_stopped(settings: Settings, main: Callable[[Stop], Awaitable[int]], *, with_parent: bool = False) -> int:
     """Run `main` with a `Stop` that signals set; its result is the exit code."""
     configure_logging(settings.log)
+    # What is loaded stays, so nobody need look at it again; looking after every 700 new objects takes 5 % of a worker's time.
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 20, 20)
 
     async def body() -> int:
         stop = Stop()

@@ -49,10 +49,13 @@ class Watcher:
 
     async def _work(self) -> None:
         """In this process; for many files also in another one: two processors need more than one interpreter's lock."""
-        async with asyncio.TaskGroup() as group:
+        if self._tally.files < MANY:
+            await self._product.app.work(concurrency=self._product.slots)
+            return
+        lent = self._product.settings.extraction.children // 2
+        async with self._product.boxes.lend(lent), asyncio.TaskGroup() as group:
             group.create_task(self._product.app.work(concurrency=self._product.slots))
-            if self._tally.files >= MANY:
-                group.create_task(work_beside())
+            group.create_task(work_beside(children=max(lent, 1)))
 
     @property
     def working(self) -> bool:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
+from penstock.database.arrays import know_arrays
 from penstock.errors import CallTimedOut, ConnectionLost, DatabaseUnreachable, HeldTooLong
 from penstock.settings import DatabaseUrl, PoolSettings
 
@@ -112,6 +113,7 @@ async def connect(url: DatabaseUrl, pool: PoolSettings, role: str, *, pooled: bo
         else {"application_name": f"penstock-{role} {process_mark()}"} | session_settings(pool),
         connection_class=Session,
     )
+    know_arrays(session)
     session.idle_since = time.monotonic()
     return session
 

@@ -6,6 +6,7 @@ token of its vocabulary does), so each word is encoded once and then remembered.
 """
 
 import re
+from array import array
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,9 +37,7 @@ class StaticModel:
         folder = folder or _package_folder()
         weights = load_file(folder / "weights" / "l2_supercat_256.safetensors")["embedding.weight"]
         self._weights: NDArray[np.float32] = np.ascontiguousarray(weights, dtype=np.float32)
-        # tokenizers has no types for its model
-        self._model: Any = Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")).model
-        self._known: dict[str, list[int]] = {}
+        self._pieces = Pieces(Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")).model)
 
     def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]":
         """One row of length 1 for each text; a text without tokens is all zeros."""
@@ -46,30 +45,33 @@ class StaticModel:
 
         rows = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
-            if tokens := self.tokens(text[:LONGEST]):
-                self._weights[tokens].sum(
-                    axis=0, out=row
-                )  # text by text: the vectors of one fit into the processor's cache
+            tokens = self.tokens(text[:LONGEST])
+            if len(tokens):  # text by text: the vectors of one fit into the processor's cache
+                self._weights[tokens].sum(axis=0, out=row)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         rows /= np.where(lengths > 0, lengths, 1)
         return rows
 
-    def tokens(self, text: str) -> list[int]:
-        if not text:
-            return []
-        found: list[int] = []
-        known = self._known
-        for piece in PIECE.findall("▁" + text.replace(" ", "▁")):
-            ids = known.get(piece)
-            found += self._encode(piece) if ids is None else ids
-        return found
+    def tokens(self, text: str) -> "NDArray[np.int32]":
+        import numpy as np
 
-    def _encode(self, piece: str) -> list[int]:
-        ids = [token.id for token in self._model.tokenize(piece)]
+        pieces = PIECE.findall("▁" + text.replace(" ", "▁")) if text else ()
+        return np.frombuffer(b"".join(map(self._pieces.__getitem__, pieces)), dtype=np.int32)
+
+
+class Pieces(dict[str, bytes]):
+    """The tokens of each piece that was seen, as the bytes of their numbers: many are joined at once."""
+
+    def __init__(self, model: Any) -> None:  # tokenizers has no types for it
+        super().__init__()
+        self._model = model
+
+    def __missing__(self, piece: str) -> bytes:
+        ids = array("i", [token.id for token in self._model.tokenize(piece)]).tobytes()
         if len(piece) <= WORD_MAX:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[piece] = ids
+            if len(self) >= REMEMBERED:
+                self.clear()
+            self[piece] = ids
         return ids
 
 

@@ -10,7 +10,7 @@ becomes live (schema/0004_documents.sql). The SQL is in index.sql.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.database import Session, statements
 from penstock.errors import WrongState
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 sql = statements(__file__)
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(NamedTuple):
     """A part of a page, as it is searched and shown."""
 
     page: int | None
@@ -64,19 +63,16 @@ class Entry:
     ) -> "Entry":
         """Some milliseconds of work for a hundred passages: to be done without a connection, best in a thread."""
         count_words = vocabulary(language).count
-        postings: dict[str, bytearray] = {}
+        postings: dict[str, bytes] = {}
         total = 0
         for ordinal, passage in enumerate(passages, first):
             counts = count_words(searched_text(passage.heading, passage.text))
             words = min(sum(counts.values()), COUNT_MAX)
             total += words
             key = chunk_key(version, ordinal)
+            entries = {count: pack(key, count, words) for count in set(counts.values())}  # few, for many terms
             for term, count in counts.items():
-                entry = pack(key, count, words)
-                if term in postings:
-                    postings[term] += entry
-                else:
-                    postings[term] = bytearray(entry)
+                postings[term] = postings.get(term, b"") + entries[count]
         return cls(
             version=version,
             collection=collection,
@@ -85,7 +81,7 @@ class Entry:
             words=total,
             passages=passages,
             # In their order: neighbours in the index are written one after the other.
-            postings={term: bytes(postings[term]) for term in sorted(postings)},
+            postings=dict(sorted(postings.items())),
             vectors=vector_rows(version, collection, first, vectors),
         )
 

@@ -44,9 +44,7 @@ class Vocabulary:
     """The terms of one language."""
 
     def __init__(self, language: str) -> None:
-        self._stem = _stemmer(language)
-        self._accentless = language in ACCENTLESS
-        self._known: dict[str, str] = {}
+        self._terms = Terms(language)
 
     def count(self, text: str) -> Counter[str]:
         """How often each term is in the text."""
@@ -55,8 +53,8 @@ class Vocabulary:
             return Counter(word.term for word in self.split(text))
         words = Counter(_pattern(text).findall(text))
         terms: Counter[str] = Counter()
-        for word, count in words.items():
-            terms[self.term(word)] += count
+        for term, count in zip(map(self._terms.__getitem__, words), words.values(), strict=True):
+            terms[term] = terms.get(term, 0) + count
         return terms
 
     def split(self, text: str) -> Iterator[Word]:
@@ -103,12 +101,22 @@ class Vocabulary:
         )
 
     def term(self, word: str) -> str:
-        known = self._known.get(word)
-        if known is None:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            known = self._known[word] = self._make(word)
-        return known
+        return self._terms[word]
+
+
+class Terms(dict[str, str]):
+    """The term of each word that was seen."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self._stem = _stemmer(language)
+        self._accentless = language in ACCENTLESS
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= REMEMBERED:
+            self.clear()
+        term = self[word] = self._make(word)
+        return term
 
     def _make(self, word: str) -> str:
         plain = re.split("['’]", normalize("NFKC", word).casefold())[0]
