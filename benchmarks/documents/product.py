@@ -37,9 +37,10 @@ class Installed:
         async with self.running(*arguments, "--json") as process:
             async with asyncio.timeout(TIMEOUT):
                 out, err = await process.communicate()
-        if not out.strip():
-            raise SideFailed(f"penstock {arguments[0]} said nothing: {err.decode()[-300:]}")
-        answer: dict[str, Any] = json.loads(out)
+        try:
+            answer: dict[str, Any] = json.loads(out)
+        except ValueError as error:
+            raise SideFailed(f"penstock {arguments[0]} said no JSON ({error}): {err.decode()[-300:]}") from None
         return answer
 
     @asynccontextmanager

@@ -1,11 +1,13 @@
 """`penstock add` and what follows it, as a person and as a program use it: real processes, a real worker or none."""
 
+import asyncio
 import json
 import os
 import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.processes import Started, start
@@ -88,6 +90,29 @@ async def test_many_files_are_worked_on_by_two_processes(yard: Yard, tmp_path: P
     assert all(row["gone"] for row in workers)
     [found] = await yard.run("select count(*) as chunks, count(distinct version_id) as versions from penstock.chunks")
     assert (found["chunks"], found["versions"]) == (150, 150)
+
+
+async def test_many_files_beside_a_worker(yard: Yard, tmp_path: Path) -> None:
+    """The other process is not needed, and goes without having worked."""
+    await worker(yard)
+    files = {f"note-{number}": f"Note {number} tells of gate {number % 7}." for number in range(120)}
+    answer = await add(yard, plant(tmp_path / "in", **files), "--wait")
+    assert counts(answer) == (120, 0, 120, 0)
+    assert len(await yard.run("select from penstock.workers")) == 1
+
+
+async def test_the_other_process_ends_with_a_killed_command(yard: Yard, tmp_path: Path) -> None:
+    """However the command ends: nobody is left at work without anybody who waits for it."""
+    files = {f"note-{number}": f"Note {number} tells of gate {number % 7}." for number in range(400)}
+    folder = plant(tmp_path / "in", **files)
+    async with start("-m", "penstock", "add", str(folder), environ=yard.environ, cwd=yard.folder) as adding:
+        await yard.until("select from penstock.workers where load ? 'code' offset 1")
+        processes = [row["pid"] for row in await yard.run("select pid from penstock.workers")]
+        os.kill(adding.pid, signal.SIGKILL)
+        async with asyncio.timeout(20):
+            while any(psutil.pid_exists(process) for process in processes if process != adding.pid):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    assert len(processes) == 2
 
 
 async def test_adding_again(yard: Yard, tmp_path: Path) -> None:

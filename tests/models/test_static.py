@@ -68,4 +68,4 @@ def test_memory_is_bounded(model: StaticModel, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("penstock.models.static.REMEMBERED", 10)
     assert REMEMBERED > 10
     model.embed([f"word{number} " for number in range(100)])
-    assert len(model._known) <= 10
+    assert len(model._pieces) <= 10

@@ -16,7 +16,8 @@ from penstock.documents as document join penstock.chunks as chunk on chunk.versi
 where document.collection_id = $1
 """
 POSTINGS = """
-select term, entries from penstock.postings where collection_id = $1
+select posting.term, posting.entries from penstock.postings as tail
+cross join unnest(tail.terms, tail.entries) as posting(term, entries) where collection_id = $1
 union all select term, entries from penstock.folded_postings where collection_id = $1
 """
 HIDDEN = "select version_id from penstock.hidden_versions where collection_id = $1"

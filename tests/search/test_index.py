@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import WrongState
 from penstock.search import CollectionRef, fold
+from penstock.search.entries import BUCKETS
 from penstock.search.postings import sql, take_turn
 from penstock.search.words import vocabulary
 from tests.search.conftest import Library
@@ -232,13 +233,16 @@ async def test_clearing_and_folding_take_turns(library: Library) -> None:
     collection = library.collections["main"].id
     async with library.database.pool.transaction() as folding:
         await take_turn(folding, collection)
-        await sql.begin_folding(folding, collection=collection)
+        await sql.begin_folding(folding, collection=collection, most=100)
         await library.delete(document)
         clearing = asyncio.create_task(library.clear(version))
         async with asyncio.timeout(20):
             while not await library.run(WAITING):  # noqa: ASYNC110  what is waited for happens in the server
                 await asyncio.sleep(0.01)
-        await sql.fold_terms.value(folding, collection=collection, versions=[version], after="", upto="zzz", long=1000)
+        for bucket in range(BUCKETS):
+            await sql.fold_bucket.value(
+                folding, collection=collection, versions=[version], bucket=bucket, most=100, long=1000
+            )
         assert len(await folding.fetch("select from penstock.folded_postings")) == 3
     await clearing
 

@@ -15,20 +15,22 @@ from tests.search.conftest import Library
 
 LARGE = ("postings", "folded_postings", "chunks", "documents", "indexed_batches")
 TERMS = [f"term{number}" for number in range(8)]
+ASKED = {"terms": TERMS, "buckets": list(range(8)), "collections": [3], "most": 10**6, "common": 10**4}
+FOLDED = {"collection": 3, "bucket": 5, "versions": [7, 8], "most": 100, "long": 32_768}
 HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
-    "read_postings": (lookup.read_postings, {"terms": TERMS, "collections": [3], "most": 10**6, "common": 10**4}),
+    "read_postings": (lookup.read_postings, ASKED),
     "show_chunks": (show.show_chunks, {"versions": list(range(1, 11)), "ordinals": [1] * 10}),
     "neighbours": (show.neighbours, {"versions": list(range(1, 11)), "ordinals": [1] * 10, "reach": 2}),
     "is_live": (index.is_live, {"version": 7}),
     "remove_chunks": (index.remove_chunks, {"version": 7, "most": 100}),
     "next_batch": (postings.next_batch, {"version": 7}),
-    "remove_from_tail": (postings.remove_from_tail, {"terms": TERMS, "collection": 3, "version": 7, "first": 0}),
+    "remove_from_tail": (postings.remove_from_tail, {"buckets": 32, "collection": 3, "version": 7, "first": 0}),
     "folded_with": (postings.folded_with, {"terms": TERMS, "collection": 3, "version": 7}),
-    "end_of_bite": (postings.end_of_bite, {"collection": 3, "after": "", "most": 100}),
+    "fold_bucket": (postings.fold_bucket, FOLDED),
 }
 FILL = """
-insert into penstock.postings (collection_id, first, version_id, term, entries)
-  select n % 5, 0, n / 5, 'term' || n % 500, '\\x00' from generate_series(1, $1::int) as n on conflict do nothing;
+insert into penstock.postings (collection_id, first, version_id, bucket, terms, entries)
+  select n % 5, 0, n / 160, n / 5 % 32, array['term' || n % 500], array['\\x00'::bytea] from generate_series(1, $1::int) as n;
 insert into penstock.folded_postings (collection_id, part, term, entries, lowest, highest)
   select n % 5, n / 500, 'term' || n % 500, '\\x00', 1, 9 from generate_series(1, $1::int) as n on conflict do nothing;
 insert into penstock.chunks (version_id, ordinal, start, stop, heading, text)

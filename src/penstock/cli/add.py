@@ -6,6 +6,8 @@ as soon as everything is accepted, or with --wait when everything is ready. When
 
 import asyncio
 import json
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGINT
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,9 +24,23 @@ from penstock.errors import BadValue, PenstockError
 from penstock.settings import LogSettings, load_settings
 
 if TYPE_CHECKING:
+    from penstock.cli.beside import Beside
     from penstock.pipelines import Product
 
 SHOWN = 20  # failures, and what was left out
+MANY = 100  # files for which another process is worth its start
+
+
+@dataclass(frozen=True)
+class How:
+    """What was asked for, and where to tell how it goes."""
+
+    metadata: dict[str, Any]
+    show: Show
+    say: Say
+    beside: "Beside | None"
+    wait: bool
+    replace: bool
 
 
 def add(
@@ -47,11 +63,13 @@ def add(
 
     async def main(stop: Stop) -> int:
         with display(tally, as_json=as_json) as (show, say):
-            adding = asyncio.create_task(_add(gathered, tally, facts, show, say, wait=wait, replace=replace))
+            how = How(facts, show, say, beside, wait, replace)
+            adding = asyncio.create_task(_add(gathered, tally, how))
             return await _until_stopped(adding, stop)
 
     try:
-        code = run_until_stopped(settings, main)
+        with _another_process(tally) as beside:
+            code = run_until_stopped(settings, main)
     except PenstockError:
         if tally.entries:  # what was accepted before must be known
             _report(tally, gathered, interrupted=True, as_json=as_json)
@@ -84,9 +102,16 @@ async def _until_stopped(adding: "asyncio.Task[None]", stop: Stop) -> int:
     return 128 + (stop.signal or SIGINT)
 
 
-async def _add(
-    gathered: Gathered, tally: Tally, metadata: dict[str, Any], show: Show, say: Say, *, wait: bool, replace: bool
-) -> None:
+def _another_process(tally: Tally) -> "AbstractContextManager[Beside | None]":
+    if tally.files < MANY:
+        return nullcontext()
+    import penstock.pipelines  # noqa: F401  before the fork, for both
+    from penstock.cli.beside import Beside
+
+    return Beside()
+
+
+async def _add(gathered: Gathered, tally: Tally, how: How) -> None:
     from penstock.cli.adding import Adder
     from penstock.documents import ensure_collection
     from penstock.pipelines import Product
@@ -96,24 +121,22 @@ async def _add(
         tally.looked_at -= 1  # it is not among the files
     async with Product(role="add") as product:
         collection = await ensure_collection(product.app, tally.collection)
-        adder = Adder(product, collection, tally, replace=replace, metadata=metadata)
+        adder = Adder(product, collection, tally, replace=how.replace, metadata=how.metadata)
         adding = asyncio.create_task(adder.add(gathered.files), name="add")
         try:
-            await _follow(product, tally, adding, show, say, wait=wait)
+            await _follow(product, tally, adding, how)
         finally:
             adding.cancel()
             await asyncio.wait([adding])
 
 
-async def _follow(
-    product: "Product", tally: Tally, adding: "asyncio.Task[None]", show: Show, say: Say, *, wait: bool
-) -> None:
+async def _follow(product: "Product", tally: Tally, adding: "asyncio.Task[None]", how: How) -> None:
     """Until everything is accepted, or until it is ready: with --wait, or because nobody else would make it so."""
     from penstock.cli.watching import Watcher
 
-    watcher = Watcher(product, tally, show, say)
+    watcher = Watcher(product, tally, how.show, how.say, how.beside)
     served = await watcher.is_served()
-    tally.waiting = wait or not served
+    tally.waiting = how.wait or not served
     try:
         if not served and await _first_open(tally, adding):
             watcher.work()
@@ -121,13 +144,13 @@ async def _follow(
             await watcher.until_settled(adding)
         while not adding.done():
             await asyncio.wait([adding], timeout=0.25)
-            show()
+            how.show()
         await adding
         if not tally.waiting:
             await watcher.look()
         if watcher.working and (others := await watcher.others_waiting()):
             number = "more than 10,000 other documents" if others > 10_000 else counted(others, "other document")
-            say(f"There are {number} without a worker: start one with `penstock worker` or `penstock up`.")
+            how.say(f"There are {number} without a worker: start one with `penstock worker` or `penstock up`.")
     finally:
         await watcher.stop()
 

@@ -4,6 +4,7 @@
 130: interrupted.
 """
 
+import io
 import sys
 
 import typer
@@ -68,12 +69,24 @@ def version() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
+    write_whole()
     try:
         app()
     except (CannotStart, BadJob, JobNotFound, Refused) as error:
         sys.exit(_say(error, 2))
     except PenstockError as error:
         sys.exit(_say(error, 1))
+
+
+def write_whole() -> None:
+    """Give stdout a buffer although PYTHONUNBUFFERED took it away, as many container images do.
+
+    Without one, Python does not repeat a write of which the kernel took only a part: a long answer would end in its middle
+    when its reader is slow.
+    """
+    raw = sys.stdout.buffer
+    if isinstance(raw, io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding=sys.stdout.encoding, line_buffering=True)
 
 
 def _say(error: PenstockError, code: int) -> int:

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from penstock.cli.beside import work_beside
+from penstock.cli.beside import Beside
 from penstock.cli.tally import DELETED, OPEN, READY, Entry, Tally
 from penstock.database import Session, statements
 from penstock.documents.changes import watch_changes
@@ -20,7 +20,6 @@ from penstock.pipelines import Product
 sql = statements(__file__)
 
 KIND = "prepare_document"
-MANY = 100  # files for which a process of its own is worth its start
 LOOK_EVERY = 0.5  # seconds, without a notification
 REST = 5  # times as long as the look took: how busy the display may keep the database
 MOST_REST = 2.0  # seconds
@@ -30,11 +29,19 @@ SERVED_EVERY = 2.0
 class Watcher:
     """Follows the open documents of a tally."""
 
-    def __init__(self, product: Product, tally: Tally, show: Callable[[], None], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        product: Product,
+        tally: Tally,
+        show: Callable[[], None],
+        say: Callable[[str], None],
+        beside: Beside | None = None,
+    ) -> None:
         self._product = product
         self._tally = tally
         self._show = show
         self._say = say
+        self._beside = beside
         self._working: asyncio.Task[None] | None = None
         self._served_at = time.monotonic()
 
@@ -49,13 +56,13 @@ class Watcher:
 
     async def _work(self) -> None:
         """In this process; for many files also in another one: two processors need more than one interpreter's lock."""
-        if self._tally.files < MANY:
+        if self._beside is None:
             await self._product.app.work(concurrency=self._product.slots)
             return
         lent = self._product.settings.extraction.children // 2
         async with self._product.boxes.lend(lent), asyncio.TaskGroup() as group:
             group.create_task(self._product.app.work(concurrency=self._product.slots))
-            group.create_task(work_beside(children=max(lent, 1)))
+            group.create_task(self._beside.work(children=max(lent, 1)))
 
     @property
     def working(self) -> bool:

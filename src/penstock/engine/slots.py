@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from penstock.engine.job import Job
 from penstock.engine.kinds import Kinds
 
-PREFETCH_SECONDS = 0.03  # how much work may lie in the buffer, by the measured rate
+PREFETCH_SECONDS = 0.1  # how much work may lie in the buffer, by the measured rate
 PREFETCH_MAX = 400
 
 

@@ -37,7 +37,9 @@ class StaticModel:
         folder = folder or _package_folder()
         weights = load_file(folder / "weights" / "l2_supercat_256.safetensors")["embedding.weight"]
         self._weights: NDArray[np.float32] = np.ascontiguousarray(weights, dtype=np.float32)
-        self._pieces = Pieces(Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")).model)
+        self._pieces = Pieces(
+            Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")).model
+        )
 
     def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]":
         """One row of length 1 for each text; a text without tokens is all zeros."""

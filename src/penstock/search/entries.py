@@ -7,6 +7,7 @@ entry, in the order of the machine that all of ours run on (little endian).
 import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,6 +17,7 @@ FORM = struct.Struct("<qHH")
 SIZE = FORM.size
 ORDINAL_BITS = 21  # two million chunks of a version, four billion thousands of versions
 COUNT_MAX = 0xFFFF  # of a term in a chunk, and of the words of a chunk
+BUCKETS = 32  # rows of a batch in the tail, at most
 
 
 def chunk_key(version: int, ordinal: int) -> int:
@@ -25,6 +27,11 @@ def chunk_key(version: int, ordinal: int) -> int:
 def split_key(key: int) -> tuple[int, int]:
     """Version and ordinal."""
     return key >> ORDINAL_BITS, key & ((1 << ORDINAL_BITS) - 1)
+
+
+def bucket_of(term: str) -> int:
+    """Which row of a batch has the term, until it is folded."""
+    return crc32(term.encode()) % BUCKETS
 
 
 def pack(key: int, count: int, words: int) -> bytes:

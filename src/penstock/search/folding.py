@@ -13,7 +13,7 @@ from penstock.search.vectors import VectorTable, open_owner, templates
 
 sql = statements(__file__)
 
-TAIL = 5_000  # chunks of a collection that may wait in the tails
+TAIL = 20_000  # chunks of a collection that may wait in the tails
 UNINDEXED_BITE = 5_000  # vectors that are moved in one transaction
 INDEXED_BITE = 50  # of them with an index, at some 2.5 ms each
 REBUILT_UP_TO = (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.database import Session, statements
 from penstock.errors import WrongState
-from penstock.search.entries import COUNT_MAX, chunk_key, pack
+from penstock.search.entries import COUNT_MAX, bucket_of, chunk_key, pack
 from penstock.search.postings import remove_postings, take_turn
 from penstock.search.vectors import VectorTable, vector_rows
 from penstock.search.words import vocabulary
@@ -47,6 +47,7 @@ class Entry:
     words: int
     passages: Sequence[Passage]
     postings: Mapping[str, bytes]  # by term
+    buckets: Sequence[int]  # of each term
     vectors: bytearray
 
     @classmethod
@@ -80,8 +81,8 @@ class Entry:
             first=first,
             words=total,
             passages=passages,
-            # In their order: neighbours in the index are written one after the other.
-            postings=dict(sorted(postings.items())),
+            postings=postings,
+            buckets=[bucket_of(term) for term in postings],
             vectors=vector_rows(version, collection, first, vectors),
         )
 
@@ -103,7 +104,8 @@ class Index:
                 stops=[passage.stop for passage in entry.passages],
                 headings=[passage.heading for passage in entry.passages],
                 texts=[passage.text for passage in entry.passages],
-                terms=list(entry.postings),
+                terms="\n".join(entry.postings),  # one text: the driver takes its time with each element of an array
+                buckets=entry.buckets,
                 entries=list(entry.postings.values()),
             )
             await VectorTable(entry.model).copy(tx, entry.vectors)

@@ -7,7 +7,7 @@ with
   ),
   batch as (
     insert into penstock.indexed_batches (version_id, first, collection_id, chunks, terms)
-    values (:version, :first, :collection, :chunks, :terms::text[])
+    values (:version, :first, :collection, :chunks, :terms)
   ),
   chunk as (
     insert into penstock.chunks (version_id, ordinal, page, start, stop, heading, text)
@@ -15,9 +15,10 @@ with
     from unnest(:pages::int[], :starts::int[], :stops::int[], :headings::text[], :texts::text[]) with ordinality
       as passage(page, start, stop, heading, text, turn)
   )
-insert into penstock.postings (collection_id, first, version_id, term, entries)
-select :collection, :first, :version, term, entries
-from unnest(:terms::text[], :entries::bytea[]) as posting(term, entries)
+insert into penstock.postings (collection_id, first, version_id, bucket, terms, entries)
+select :collection, :first, :version, bucket, array_agg(term), array_agg(entries)
+from unnest(string_to_array(:terms, E'\n'), :buckets::int[], :entries::bytea[]) as posting(term, bucket, entries)
+group by bucket
 
 -- name: is_live
 select exists (select from penstock.documents where live_id = :version)

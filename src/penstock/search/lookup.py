@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.database import Session, statements
-from penstock.search.entries import only, unpack, versions_of, without
+from penstock.search.entries import bucket_of, only, unpack, versions_of, without
 from penstock.search.moment import Moment
 from penstock.search.query import CollectionRef, Query
 from penstock.search.rank import Ranking, Statistics, in_order, join, rank_words
@@ -37,6 +37,7 @@ async def read_postings(tx: Session, query: Query, moment: Moment) -> list[Read]
         rows = await sql.read_postings(
             tx,
             terms=terms,
+            buckets=[bucket_of(term) for term in terms],
             collections=[collection.id for collection in collections],
             most=ENTRIES_MAX,
             common=max(COMMON, statistics.chunks // 2),

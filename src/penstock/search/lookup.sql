@@ -4,10 +4,11 @@
 with
   found as materialized (
     select wanted.place, posting.entries, octet_length(posting.entries) / 12 as size
-    from unnest(:terms::text[]) with ordinality as wanted(term, place)
+    from unnest(:terms::text[], :buckets::int[]) with ordinality as wanted(term, bucket, place)
     cross join unnest(:collections::int[]) as asked(id)
     cross join lateral (
-      select entries from penstock.postings where collection_id = asked.id and term = wanted.term
+      select entries[array_position(terms, wanted.term)] from penstock.postings
+      where collection_id = asked.id and bucket = wanted.bucket and wanted.term = any (terms)
       union all
       select entries from penstock.folded_postings where collection_id = asked.id and term = wanted.term
     ) as posting

@@ -6,11 +6,12 @@ otherwise an entry could move behind the back of the one who removes it. The SQL
 """
 
 from penstock.database import Database, Session, statements
-from penstock.search.entries import unpack, versions_of, without
+from penstock.search.entries import BUCKETS, unpack, versions_of, without
 
 sql = statements(__file__)
 
-BITE = 20_000  # rows that are folded in one transaction
+BITE = 4_000  # rows that are folded in one transaction
+TOGETHER = 10_000  # batches that are folded together: more of them change each long row less often
 SLICE = 500  # terms that are removed in one statement
 LONG = 32_768  # bytes of a part; then the next one begins
 
@@ -28,14 +29,16 @@ async def remove_postings(tx: Session, version: int, most: int) -> int:
         if batch is None:
             break
         collection = batch["collection_id"]
-        terms = batch["terms"][:SLICE]
-        where = {"collection": collection, "terms": terms}
+        terms = batch["terms"].split("\n")
+        terms, left = terms[:SLICE], terms[SLICE:]
         # The tail first: what a fold has moved before our turn is in the long rows when we look there.
-        await sql.remove_from_tail.run(tx, **where, version=version, first=batch["first"])
+        await sql.remove_from_tail.run(
+            tx, collection=collection, buckets=BUCKETS, version=version, first=batch["first"]
+        )
         if batch["place"] != "tail":
             await _remove_from_folded(tx, collection, terms, version)
-        await sql.shorten_batch.run(tx, version=version, first=batch["first"], gone=len(terms))
-        removed += max(len(terms), 1)
+        await sql.shorten_batch.run(tx, version=version, first=batch["first"], left="\n".join(left))
+        removed += len(terms)
     return removed
 
 
@@ -55,23 +58,31 @@ async def _remove_from_folded(tx: Session, collection: int, terms: list[str], ve
 
 
 async def fold_postings(database: Database, collection: int) -> int:
-    """Fold the tail of a collection, term by term, in short transactions; how many rows. It can be stopped anywhere."""
+    """Fold the tail of a collection in short transactions; how many rows were moved. It can be stopped anywhere."""
+    moved = 0
+    while versions := await _begin_folding(database, collection):
+        moved += await _fold(database, collection, versions)
+    return moved
+
+
+async def _begin_folding(database: Database, collection: int) -> list[int]:
     async with database.pool.transaction() as tx:
         await take_turn(tx, collection)
-        versions = [row["version_id"] for row in await sql.begin_folding(tx, collection=collection)]
-    if not versions:
-        return 0
-    moved, after = 0, ""
-    while True:
+        rows = await sql.begin_folding(tx, collection=collection, most=TOGETHER)
+        return [row["version_id"] for row in rows]
+
+
+async def _fold(database: Database, collection: int, versions: list[int]) -> int:
+    moved, bucket = 0, 0
+    while bucket < BUCKETS:
         async with database.pool.transaction() as tx:
             await take_turn(tx, collection)
-            upto = await sql.end_of_bite.value(tx, collection=collection, after=after, most=BITE)
-            if upto is None:
-                break
-            moved += await sql.fold_terms.value(
-                tx, collection=collection, versions=versions, after=after, upto=upto, long=LONG
+            bite = await sql.fold_bucket.value(
+                tx, collection=collection, bucket=bucket, versions=versions, most=BITE, long=LONG
             )
-        after = upto
+        moved += bite
+        if bite < BITE:
+            bucket += 1
     async with database.pool.transaction() as tx:
         await sql.end_folding.run(tx, collection=collection, versions=versions)
     return moved

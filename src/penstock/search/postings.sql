@@ -6,10 +6,10 @@ select pg_advisory_xact_lock(hashtext('penstock index'), :collection::int)
 select first, collection_id, place, terms from penstock.indexed_batches where version_id = :version order by first limit 1
 
 -- name: remove_from_tail
--- A loop over the terms: the planner has no other way than one look-up for each.
+-- A loop over the buckets: the planner has no other way than one look-up for each.
 delete from penstock.postings as posting
-using unnest(:terms::text[]) as gone(term)
-where posting.collection_id = :collection and posting.term = gone.term
+using generate_series(0, :buckets::int - 1) as gone(bucket)
+where posting.collection_id = :collection and posting.bucket = gone.bucket
   and posting.version_id = :version and posting.first = :first
 
 -- name: folded_with
@@ -38,10 +38,10 @@ where posting.collection_id = :collection and posting.term = given.term and post
 -- name: shorten_batch
 -- The terms that were removed are forgotten; with the last of them, the batch.
 with gone as (
-  delete from penstock.indexed_batches where version_id = :version and first = :first and cardinality(terms) <= :gone::int
+  delete from penstock.indexed_batches where version_id = :version and first = :first and :left::text = ''
 )
-update penstock.indexed_batches set terms = terms[:gone::int + 1:]
-where version_id = :version and first = :first and cardinality(terms) > :gone::int
+update penstock.indexed_batches set terms = :left
+where version_id = :version and first = :first and :left <> ''
 
 -- name: begin_folding
 -- The versions whose postings are in the tail and may be folded: live ones. From now on some may be in either place.
@@ -50,7 +50,7 @@ with chosen as (
   from penstock.indexed_batches as batch
   where batch.collection_id = :collection and batch.place <> 'folded'
     and exists (select from penstock.documents where live_id = batch.version_id)
-  order by batch.version_id, batch.first
+  order by batch.version_id, batch.first limit :most::int
   for update
 ),
 marked as (
@@ -60,25 +60,25 @@ marked as (
 )
 select distinct version_id from chosen
 
--- name: end_of_bite
--- The last term of the next rows of the tail.
-select max(term) from (
-  select term from penstock.postings where collection_id = :collection and term > :after
-  order by term limit :most::int
-) as bite
-
--- name: fold_terms
--- All that these versions have for a range of terms moves behind the last part of each term, or into a new part when that is long.
+-- name: fold_bucket
+-- What the oldest of these versions have in a bucket moves behind the last part of each term, or into a new part when that is long.
 with
+  chosen as (
+    select version_id, first from penstock.postings
+    where collection_id = :collection and bucket = :bucket and version_id = any (:versions::bigint[])
+    order by version_id, first limit :most::int
+  ),
   moved as (
-    delete from penstock.postings
-    where collection_id = :collection and term > :after and term <= :upto and version_id = any (:versions::bigint[])
-    returning term, version_id, first, entries
+    delete from penstock.postings as posting using chosen
+    where posting.collection_id = :collection and posting.bucket = :bucket
+      and posting.version_id = chosen.version_id and posting.first = chosen.first
+    returning posting.version_id, posting.first, posting.terms, posting.entries
   ),
   gathered as (
-    select term, string_agg(entries, '' order by version_id, first) as entries, min(version_id) as lowest,
+    select posting.term, string_agg(posting.entries, '' order by version_id, first) as entries, min(version_id) as lowest,
       max(version_id) as highest
-    from moved group by term
+    from moved cross join unnest(moved.terms, moved.entries) as posting(term, entries)
+    group by posting.term
   ),
   placed as (
     select gathered.*, coalesce(last.part + (last.size > :long::int)::int, 0) as part

@@ -5,9 +5,10 @@ product is the cosine; it has two bytes a number. New vectors never go into an H
 took 5 s): a job moves them (folding.py). The SQL is in vectors.sql.
 """
 
+import asyncio
 import copy
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -29,7 +30,16 @@ MODEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,40}")
 COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_TAIL = b"\xff\xff"
 
-made: WeakKeyDictionary[Pool, set[tuple[str, int]]] = WeakKeyDictionary()  # models whose tables this process has seen
+
+@dataclass
+class Prepared:
+    """The models whose tables this process has seen; who makes some takes a turn."""
+
+    models: set[tuple[str, int]] = field(default_factory=set)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+made: WeakKeyDictionary[Pool, Prepared] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -106,19 +116,22 @@ def vector_rows(version: int, collection: int, first: int, vectors: "NDArray[np.
 
 async def prepare_model(database: Database, model: str, dimensions: int) -> None:
     """Make the tables of a model unless they are there; one sentence when the database cannot have them."""
-    known = made.setdefault(database.pool, set())
-    if (model, dimensions) in known:
+    prepared = made.setdefault(database.pool, Prepared())
+    if (model, dimensions) in prepared.models:
         return
-    table = VectorTable(model)
-    found = await database.pool.repeat(table.statement("dimensions").value)
-    if found is None:
-        await _make(database, table, dimensions)
-    elif found != dimensions:
-        raise DatabaseUnsuitable(
-            f"The vectors of the model {model!r} have {found} dimensions in this database, but the model gives {dimensions}: "
-            "give the other model a name of its own."
-        )
-    known.add((model, dimensions))
+    async with prepared.turn:  # the first documents of a worker come together, and one of them is enough
+        if (model, dimensions) in prepared.models:
+            return
+        table = VectorTable(model)
+        found = await database.pool.repeat(table.statement("dimensions").value)
+        if found is None:
+            await _make(database, table, dimensions)
+        elif found != dimensions:
+            raise DatabaseUnsuitable(
+                f"The vectors of the model {model!r} have {found} dimensions in this database, but the model gives "
+                f"{dimensions}: give the other model a name of its own."
+            )
+        prepared.models.add((model, dimensions))
 
 
 async def open_owner(database: Database) -> Session:

@@ -237,7 +237,7 @@ create table penstock.indexed_batches (
   first         int not null,     -- ordinal of its first chunk
   collection_id int not null,
   chunks        int not null,
-  terms         text[] collate "C" not null,
+  terms         text collate "C" not null, -- one a line
   place         text not null default 'tail' check (place in ('tail', 'folding', 'folded')),
   primary key (version_id, first)
 );
@@ -245,13 +245,16 @@ create index indexed_batches_tail on penstock.indexed_batches (collection_id, ve
 
 -- Where a term is: entries of 12 bytes (search/entries.py): chunk, how often, words of the chunk. New ones are rows of
 -- the tail; a job folds them into few long rows for each term, which take a tenth of the space and are read in one go.
+-- A row of the tail has all terms of a batch that fall into one bucket: 32 rows for a document instead of its 500 terms take
+-- a third of the time to write, and are read as fast.
 create table penstock.postings (
   collection_id int not null,
   first         int not null,
   version_id    bigint not null,
-  term          text collate "C" not null,
-  entries       bytea not null,
-  primary key (collection_id, term, version_id, first)
+  bucket        int not null,     -- of the terms' checksum
+  terms         text[] collate "C" not null,
+  entries       bytea[] not null, -- of each term
+  primary key (collection_id, bucket, version_id, first)
 ) with (autovacuum_vacuum_scale_factor = 0.1);
 
 create table penstock.folded_postings (
