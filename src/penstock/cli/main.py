@@ -84,9 +84,9 @@ def write_whole() -> None:
     Without one, Python does not repeat a write of which the kernel took only a part: a long answer would end in its middle
     when its reader is slow.
     """
-    raw = sys.stdout.buffer
-    if isinstance(raw, io.RawIOBase):
-        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding=sys.stdout.encoding, line_buffering=True)
+    if isinstance(sys.stdout.buffer, io.RawIOBase):
+        descriptor, encoding = sys.stdout.fileno(), sys.stdout.encoding
+        sys.stdout = open(descriptor, "w", buffering=1, encoding=encoding, closefd=False)  # noqa: SIM115
 
 
 def _say(error: PenstockError, code: int) -> int:

@@ -5,6 +5,7 @@ are imported when they are first needed, inside the walls. A task is a plain fun
 """
 
 import array
+import ctypes
 import faulthandler
 import importlib
 import io
@@ -13,11 +14,15 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 from penstock.extraction import wire
 from penstock.extraction.reply import Reply
 from penstock.extraction.sandbox import Walls, confine, limit_cpu
+
+M_MMAP_THRESHOLD = -3  # of malloc.h
+LARGE = 2**18  # bytes
 
 Task = Callable[[BinaryIO, dict[str, Any], Reply], Any]
 
@@ -91,8 +96,15 @@ class Box:
         return bytes(gathered)
 
 
+def _give_back_memory() -> None:
+    """What a large document needed goes back to the system when it is free, instead of staying for the next one."""
+    with suppress(AttributeError, OSError):  # another C library than glibc
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
+
+
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _give_back_memory()
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
     faulthandler.enable(2)  # the parent reads the end of it when we crash
