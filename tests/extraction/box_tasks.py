@@ -1,6 +1,7 @@
 """Tasks for the tests of the boxes: they run in the child, and do what a hostile document might make a reader do."""
 
 import ctypes
+import errno
 import os
 import signal
 import socket
@@ -91,14 +92,15 @@ def leave(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
     os._exit(arguments["code"])
 
 
-def fork_bomb(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
-    reply.progress(0, 1)
-    while True:
-        os.fork()
-
-
-def fork(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
-    return _tried(os.fork)
+def start(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
+    """Every way to another process or program."""
+    command = [sys.executable, "-c", ""]
+    return {
+        "fork": _failed(os.fork),
+        "spawn": _failed(lambda: os.posix_spawn(command[0], command, {})),
+        "exec": _failed(lambda: os.execv(command[0], command)),
+        "program": _failed(lambda: subprocess.run(command, check=True)),
+    }
 
 
 def thread(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
@@ -108,22 +110,13 @@ def thread(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
     return "threads work"
 
 
-def program(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
-    return subprocess.run(["/bin/sh", "-c", "echo from a program"], capture_output=True, check=True).stdout.decode()
-
-
-def orphan(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
-    """A program that stays behind, and a child that waits for ever."""
-    started = subprocess.Popen(["/bin/sleep", "3600"])
-    reply.progress(started.pid, 2**31)
-    time.sleep(3600)
-
-
 def network(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
     families = {"inet": socket.AF_INET, "inet6": socket.AF_INET6, "netlink": socket.AF_NETLINK, "unix": socket.AF_UNIX}
     answers = {name: _tried(lambda family=family: socket.socket(family).close()) for name, family in families.items()}
     answers["datagram pair"] = _tried(lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
     answers["stream pair"] = _tried(socket.socketpair)
+    answers["bind"] = _tried(lambda: _one_end(lambda end: end.bind(str(Path(os.environ["TMPDIR"]) / "socket"))))
+    answers["listen"] = _tried(lambda: _one_end(lambda end: end.listen()))
     answers["interfaces"] = _tried(socket.if_nameindex)
     return answers
 
@@ -261,6 +254,22 @@ def _fd_target(number: int) -> str | None:
         return f"{number}:{os.fstat(number).st_mode & 0o170000:o}"
     except OSError:
         return None
+
+
+def _one_end(action: Any) -> None:
+    """With a socket that a box can have."""
+    one, other = socket.socketpair()
+    with one, other:
+        action(one)
+
+
+def _failed(action: Any) -> str:
+    """The kernel's own word for it."""
+    try:
+        action()
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return "allowed"
 
 
 def _tried(action: Any) -> str:

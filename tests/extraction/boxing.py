@@ -20,10 +20,10 @@ TASKS = {
 } | {"ocr": "tests.extraction.box_tasks:pid"}
 
 
-def make_boxes(*, forks: bool = False, **chosen: Any) -> Boxes:
+def make_boxes(**chosen: Any) -> Boxes:
     defaults = {"children": 2, "memory": 256 * 2**20, "timeout": timedelta(seconds=20)}
     settings = Settings(extraction=ExtractionSettings(**(defaults | chosen)))
-    return Boxes(settings, tasks=TASKS, paths=[str(ROOT)], forks=forks)
+    return Boxes(settings, tasks=TASKS, paths=[str(ROOT)])
 
 
 @contextmanager

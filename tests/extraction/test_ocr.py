@@ -161,11 +161,6 @@ def test_what_tesseract_is_not_sure_of_is_read_again() -> None:
     assert read_both(sure, letter()).text == "read by Tesseract"
 
 
-@pytest.mark.skipif(ocr_tesseract.data_folder("en") is None, reason="Tesseract, its data or tesserocr is not installed")
-def test_tesseract_reads_a_letter() -> None:
-    assert errors(run(encode(letter(), "PNG"), "image/png", engine="tesseract")["pages"][0]["text"], SAID) < 0.1
-
-
 def test_confidence_weighs_lines_by_their_length() -> None:
     assert compose([Box(0, 0, 9, 9, "aaa", 1.0), Box(0, 20, 9, 29, "b", 0.2)]) == Found("aaa\n\nb", 0.8)
     assert compose([]) == Found("", 0.0)

@@ -31,14 +31,7 @@ async def test_no_network_and_no_sockets_of_others(boxes: Boxes, file: BinaryIO)
     answers = await boxes.call("network", file, {})
     assert answers.pop("stream pair") == "allowed", "runtimes of libraries wake themselves up by one"
     assert set(answers.values()) == {"PermissionError"}
-    assert set(answers) == {"inet", "inet6", "netlink", "unix", "datagram pair", "interfaces"}
-
-
-async def test_programs_may_have_unix_sockets_and_nothing_else(file: BinaryIO) -> None:
-    async with make_boxes(forks=True) as boxes:
-        answers = await boxes.call("network", file, {})
-    assert answers["unix"] == "allowed"
-    assert {answers[name] for name in ("inet", "inet6", "netlink", "datagram pair")} == {"PermissionError"}
+    assert set(answers) == {"inet", "inet6", "netlink", "unix", "datagram pair", "bind", "listen", "interfaces"}
 
 
 @pytest.mark.skipif(landlock.version() == 0, reason="this kernel has no Landlock")
@@ -68,7 +61,7 @@ async def test_which_walls_stand_is_told(boxes: Boxes) -> None:
 @pytest.mark.skipif(not NUMBERS.exists(), reason="no kernel headers for x86_64")
 def test_the_numbers_of_system_calls_are_right() -> None:
     known = dict(re.findall(r"#define __NR_(\w+) (\d+)", NUMBERS.read_text()))
-    ours = seccomp.FORBIDDEN | seccomp.UNKNOWN | seccomp.PROCESSES | seccomp.OTHERS
+    ours = seccomp.FORBIDDEN | seccomp.UNKNOWN | seccomp.OTHERS
     assert {name: x86 for name, (x86, _) in ours.items() if name in known} == {
         name: int(known[name]) for name in ours if name in known
     }
@@ -80,42 +73,56 @@ EPERM, ENOSYS = seccomp.FAIL | 1, seccomp.FAIL | 38
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 @pytest.mark.parametrize(
-    ("call", "arguments", "reader", "with_programs"),
+    ("call", "arguments", "expected"),
     [
-        ("socket", (2, 1), EPERM, EPERM),
-        ("socket", (1, 1), EPERM, seccomp.ALLOW),
-        ("socket", (1, 0o2000001), EPERM, seccomp.ALLOW),  # SOCK_CLOEXEC
-        ("socket", (1, 2), EPERM, EPERM),
-        ("socketpair", (1, 1), seccomp.ALLOW, seccomp.ALLOW),
-        ("socketpair", (1, 2), EPERM, EPERM),
-        ("connect", (3, 0), EPERM, EPERM),
-        ("listen", (3, 0), EPERM, seccomp.ALLOW),
-        ("clone", (0x3D0F00, 0), seccomp.ALLOW, seccomp.ALLOW),  # a thread
-        ("clone", (17, 0), EPERM, seccomp.ALLOW),  # a process
-        ("clone", (0x10000000 | 17, 0), EPERM, EPERM),  # in a user namespace
-        ("clone3", (0, 0), ENOSYS, ENOSYS),
-        ("io_uring_setup", (0, 0), ENOSYS, ENOSYS),
-        ("execve", (0, 0), EPERM, seccomp.ALLOW),
-        ("kill", (4711, 9), seccomp.ALLOW, seccomp.ALLOW),
-        ("kill", (4712, 9), EPERM, seccomp.ALLOW),
-        ("tgkill", (4711, 1), seccomp.ALLOW, seccomp.ALLOW),
-        ("prlimit64", (0, 1), seccomp.ALLOW, seccomp.ALLOW),
-        ("prlimit64", (1, 1), EPERM, EPERM),
-        ("ptrace", (0, 0), EPERM, EPERM),
+        ("socket", (2, 1), EPERM),
+        ("socket", (1, 1), EPERM),
+        ("socketpair", (1, 1), seccomp.ALLOW),
+        ("socketpair", (1, 0o2000001), seccomp.ALLOW),  # SOCK_CLOEXEC
+        ("socketpair", (1, 2), EPERM),
+        ("socketpair", (2, 1), EPERM),
+        ("connect", (3, 0), EPERM),
+        ("bind", (3, 0), EPERM),
+        ("listen", (3, 0), EPERM),
+        ("clone", (0x3D0F00, 0), seccomp.ALLOW),  # a thread
+        ("clone", (17, 0), EPERM),  # a process
+        ("clone", (0x4111, 0), EPERM),  # as vfork does it
+        ("clone", (0x10000000 | 17, 0), EPERM),  # in a user namespace
+        ("clone", (0x40000000 | 0x3D0F00, 0), EPERM),  # a thread in another network
+        ("clone3", (0, 0), ENOSYS),
+        ("io_uring_setup", (0, 0), ENOSYS),
+        ("execve", (0, 0), EPERM),
+        ("execveat", (0, 0), EPERM),
+        ("kill", (4711, 9), seccomp.ALLOW),
+        ("kill", (4712, 9), EPERM),
+        ("tgkill", (4711, 1), seccomp.ALLOW),
+        ("tgkill", (4712, 1), EPERM),
+        ("tkill", (4711, 1), EPERM),
+        ("prlimit64", (0, 1), seccomp.ALLOW),
+        ("prlimit64", (1, 1), EPERM),
+        ("ptrace", (0, 0), EPERM),
     ],
 )
-def test_the_filter(machine: str, call: str, arguments: tuple[int, int], reader: int, with_programs: int) -> None:
+def test_the_filter(machine: str, call: str, arguments: tuple[int, int], expected: int) -> None:
     column, architecture = seccomp.ARCHITECTURES[machine]
-    calls = seccomp.FORBIDDEN | seccomp.UNKNOWN | seccomp.PROCESSES | seccomp.OTHERS
-    for forks, expected in ((False, reader), (True, with_programs)):
-        code = seccomp.program(machine, 4711, forks=forks)
-        assert verdict(code, architecture, calls[call][column], arguments) == expected
+    calls = seccomp.FORBIDDEN | seccomp.UNKNOWN | seccomp.OTHERS
+    code = seccomp.program(machine, 4711)
+    assert verdict(code, architecture, calls[call][column], arguments) == expected
+
+
+@pytest.mark.parametrize("call", ["fork", "vfork"])
+def test_the_filter_knows_the_old_ways_to_a_process(call: str) -> None:
+    """Which only x86_64 has."""
+    number, none = seccomp.FORBIDDEN[call]
+    _, architecture = seccomp.ARCHITECTURES["x86_64"]
+    assert verdict(seccomp.program("x86_64", 4711), architecture, number, (0, 0)) == EPERM
+    assert none == 0
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_the_filter_kills_foreign_calls_and_allows_the_rest(machine: str) -> None:
     _, architecture = seccomp.ARCHITECTURES[machine]
-    code = seccomp.program(machine, 4711, forks=False)
+    code = seccomp.program(machine, 4711)
     assert verdict(code, 0x40000003, 1, (0, 0)) == seccomp.KILL  # 32 bits
     assert verdict(code, architecture, 63, (0, 0)) == seccomp.ALLOW  # uname, read
     if machine == "x86_64":

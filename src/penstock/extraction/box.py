@@ -23,6 +23,7 @@ from penstock.extraction.sandbox import Walls, confine, limit_cpu
 
 M_MMAP_THRESHOLD = -3  # of malloc.h
 LARGE = 2**18  # bytes
+KEPT = "kept-"  # how the names of such folders begin
 
 Task = Callable[[BinaryIO, dict[str, Any], Reply], Any]
 
@@ -37,7 +38,7 @@ class Box:
         self.scratch: str = setup["scratch"]
         sys.path[:0] = setup["paths"]
         sys.path += [path for path in setup["packages"] if path not in sys.path]
-        walls = Walls(parent, self.scratch, setup["forks"], setup["memory"], setup["file_size"])
+        walls = Walls(parent, self.scratch, setup["memory"], setup["file_size"])
         self.connection.sendall(wire.pack(wire.HELLO, wire.encode({"sandbox": confine(walls)})))
 
     def serve(self) -> None:
@@ -63,8 +64,10 @@ class Box:
             reply.error(error)
 
     def _tidy(self) -> None:
-        """The next document shall not see what the last one left."""
+        """The next document shall not see what the last one left, except what a library has for as long as it is loaded."""
         for entry in os.scandir(self.scratch):
+            if entry.name.startswith(KEPT):
+                continue
             if entry.is_dir(follow_symlinks=False):
                 import shutil  # rarely needed, and slow to load
 

@@ -6,7 +6,6 @@ kept too much memory. What a document does to its child is that document's failu
 """
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from time import monotonic
@@ -49,12 +48,10 @@ class Boxes:
         *,
         tasks: Mapping[str, str] = TASKS,
         paths: Sequence[str] = (),
-        forks: bool | None = None,
     ) -> None:
         self._chosen = settings.extraction
         self._tasks = tasks
         self._paths = paths
-        self._forks = _office_installed() if forks is None else forks
         self._turns = asyncio.Semaphore(self._chosen.children)
         self._idle: dict[str, list[tuple[Child, float]]] = {READER: [], OCR: []}
         self._busy: set[Child] = set()
@@ -245,7 +242,6 @@ class Boxes:
             scratch=self._scratch.folder,
             memory=self._chosen.memory,
             net=kind == READER,
-            forks=self._forks and kind == READER,
             paths=self._paths,
         )
         return Child(design)
@@ -293,8 +289,3 @@ class Boxes:
                     self._end(child, "idle")
         if any(self._idle.values()):
             self._sweep = asyncio.get_running_loop().call_later(IDLE_FOR / 4, self._end_idle)
-
-
-def _office_installed() -> bool:
-    """Its programs are the only ones that a reader starts."""
-    return any(shutil.which(name) for name in ("soffice", "libreoffice"))

@@ -37,7 +37,6 @@ class Design:
     scratch: Path  # each has a folder of its own in it
     memory: int
     net: bool  # whether the kernel limits its memory, too
-    forks: bool  # whether it may start programs
     paths: Sequence[str] = field(default=())  # to import from, before all others
 
 
@@ -82,7 +81,7 @@ class Child:
             opened.callback(self._process.kill)
             self._pidfd = os.pidfd_open(self.pid)
             opened.callback(os.close, self._pidfd)
-            self._vitals = Vitals(self.pid, family=design.forks)
+            self._vitals = Vitals(self.pid)
             opened.pop_all()
         self._connection.setblocking(False)
         self._frames = Frames(self._connection)
@@ -92,7 +91,6 @@ class Child:
         setup = {
             "tasks": dict(self.design.tasks),
             "scratch": self.scratch,
-            "forks": self.design.forks,
             "memory": 2 * self.design.memory + 2**30 if self.design.net else None,
             "file_size": self.design.memory,
             "paths": list(self.design.paths),
@@ -151,7 +149,7 @@ class Child:
         return self._vitals.look().memory
 
     def kill(self) -> None:
-        """At once, with everything that it has started."""
+        """At once, with its group: on a machine without the filter of system calls it may have started something."""
         self.usable = False
         if self._process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
@@ -170,8 +168,6 @@ class Child:
         return await asyncio.to_thread(self._bury)
 
     def _bury(self) -> Crash:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)  # what it left behind; until it is reaped the number is its group's
         _, status = os.waitpid(self.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)  # so that Popen knows, and does not wait itself
         try:

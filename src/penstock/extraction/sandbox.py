@@ -15,20 +15,21 @@ from typing import Any, NamedTuple, TypeVar
 
 from penstock.extraction import landlock, seccomp
 
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 NEWUSER, NEWNET, NEWIPC = 0x10000000, 0x40000000, 0x08000000
 CAPABILITY_VERSION, DAC_OVERRIDE, DAC_READ_SEARCH = 0x20080522, 1 << 1, 1 << 2
 
 OPEN_FILES = 256
-PROCESSES = 256  # threads count, too
+THREADS = 256
 READABLE = (
     *("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib"),
     *("/usr/share/fonts", "/usr/local/share/fonts", "/usr/share/fontconfig", "/etc/fonts", "/var/cache/fontconfig"),
     *("/usr/share/tesseract-ocr", "/usr/share/tessdata", "/usr/share/zoneinfo", "/usr/share/mime"),
+    *("/usr/share/libreoffice", "/etc/libreoffice", "/var/lib/libreoffice", "/var/spool/libreoffice", "/opt"),
+    *("/usr/share/hunspell", "/usr/share/mythes", "/usr/share/hyphen", "/usr/share/liblangtag"),
     *("/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types", "/etc/ssl/openssl.cnf"),
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/sys/vm/overcommit_memory", "/sys/devices/system/cpu"),
 )
-PROGRAMS = ("/bin", "/usr/bin", "/usr/local/bin", "/usr/share", "/etc/libreoffice", "/etc/alternatives", "/opt")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 T = TypeVar("T")
@@ -40,17 +41,13 @@ class Walls(NamedTuple):
 
     parent: int  # its process number
     scratch: str  # the only folder that can be written
-    forks: bool  # whether it may start programs
-    memory: (
-        int | None
-    )  # of writable memory, a second net behind the parent's watch; None for libraries that map too much
+    memory: int | None  # writable, a second net behind the parent's watch; None for libraries that map too much
     file_size: int
 
 
 def confine(walls: Walls) -> dict[str, Any]:
     """Shut this process in, as far as the machine allows; what stands."""
     die_with(walls.parent)
-    prctl(PR_SET_CHILD_SUBREAPER, 1)  # the parent finds what a program leaves behind among our children
     missing: list[str] = []
     offer_to_the_oom_killer()
     os.chdir(walls.scratch)
@@ -62,7 +59,7 @@ def confine(walls: Walls) -> dict[str, Any]:
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     die_with(walls.parent)  # again: some changes of privileges make the kernel forget it
     version = _tried(missing, "landlock", lambda: restrict_files(walls)) or 0
-    filtered = _tried(missing, "seccomp", lambda: restrict_calls(walls)) or False
+    filtered = _tried(missing, "seccomp", restrict_calls) or False
     network = "namespace" if "network" in namespaces else "seccomp" if filtered else "none"
     if not version and not missing:
         missing.append("landlock: this kernel has none")
@@ -122,7 +119,7 @@ def limit(walls: Walls, *, alone: bool) -> None:
     if walls.memory is not None:
         wanted[resource.RLIMIT_DATA] = walls.memory
     if alone:  # elsewhere all processes of the user count
-        wanted[resource.RLIMIT_NPROC] = PROCESSES
+        wanted[resource.RLIMIT_NPROC] = THREADS
     for which, most in wanted.items():
         hard = resource.getrlimit(which)[1]
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -138,15 +135,14 @@ def limit_cpu(seconds: float) -> None:
 
 
 def restrict_files(walls: Walls) -> int:
-    programs = PROGRAMS if walls.forks else ()
     own = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path]
-    return landlock.restrict([*filter(None, own), *READABLE, *programs], [walls.scratch], DEVICES)
+    return landlock.restrict([*filter(None, own), *READABLE], [walls.scratch], DEVICES)
 
 
-def restrict_calls(walls: Walls) -> bool:
+def restrict_calls() -> bool:
     if not seccomp.available():
         raise OSError("this architecture is not known")
-    seccomp.restrict(forks=walls.forks)
+    seccomp.restrict()
     return True
 
 

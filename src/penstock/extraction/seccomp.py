@@ -1,8 +1,9 @@
 """A small system call filter: what no reader of documents needs, and what would lead out of the box.
 
-Written as BPF by hand, for x86_64 and aarch64, so that no library is needed. It is a list of refusals, not of permissions:
-the readers are large and their libraries change. Refused calls fail with EPERM, or as unknown (ENOSYS) where a library
-then takes another way; a foreign architecture's calls kill the process.
+A reader has threads, but no other process, no program and no socket of its own. Written as BPF by hand, for x86_64 and
+aarch64, so that no library is needed. It is a list of refusals, not of permissions: the readers are large and their
+libraries change. Refused calls fail with EPERM, or as unknown (ENOSYS) where a library then takes another way; a foreign
+architecture's calls kill the process.
 """
 
 import ctypes
@@ -12,6 +13,11 @@ from typing import NamedTuple
 
 # Numbers of x86_64 and of aarch64 (0: it has none).
 FORBIDDEN = {
+    "fork": (57, 0),
+    "vfork": (58, 0),
+    "execve": (59, 221),
+    "execveat": (322, 281),
+    "socket": (41, 198),
     "connect": (42, 203),
     "bind": (49, 200),
     "listen": (50, 201),
@@ -20,7 +26,8 @@ FORBIDDEN = {
     "process_vm_writev": (311, 271),
     "pidfd_getfd": (438, 438),
     "kcmp": (312, 272),
-    "setsid": (112, 157),  # with setpgid: whatever it starts stays in the group that is killed
+    "tkill": (200, 130),  # names a thread of anybody
+    "setsid": (112, 157),  # with setpgid: it stays in the group that is killed
     "setpgid": (109, 154),
     "unshare": (272, 97),
     "setns": (308, 268),
@@ -81,14 +88,10 @@ UNKNOWN = {
     "memfd_create": (319, 279),  # memory that no limit counts
     "memfd_secret": (447, 447),
 }
-PROCESSES = {"fork": (57, 0), "vfork": (58, 0), "execve": (59, 221), "execveat": (322, 281)}
-SOCKETS_OF_PROGRAMS = {"bind", "listen"}  # LibreOffice listens on a Unix socket in its folder, and nobody can connect
 OTHERS = {
-    "socket": (41, 198),
     "socketpair": (53, 199),
     "clone": (56, 220),
     "kill": (62, 129),
-    "tkill": (200, 130),
     "tgkill": (234, 131),
     "prlimit64": (302, 261),
 }
@@ -120,15 +123,11 @@ def available() -> bool:
     return os.uname().machine in ARCHITECTURES
 
 
-def program(machine: str, own: int, *, forks: bool) -> list[Instruction]:
-    """The filter for a process with this number; with `forks` it may start programs."""
+def program(machine: str, own: int) -> list[Instruction]:
+    """The filter for a process with this number."""
     column, architecture = ARCHITECTURES[machine]
     refused = {name: (numbers, errno.EPERM) for name, numbers in FORBIDDEN.items()}
     refused |= {name: (numbers, errno.ENOSYS) for name, numbers in UNKNOWN.items()}
-    if forks:
-        refused = {name: rule for name, rule in refused.items() if name not in SOCKETS_OF_PROGRAMS}
-    else:
-        refused |= {name: (numbers, errno.EPERM) for name, numbers in PROCESSES.items()}
     code = [
         Instruction(LOAD, 0, 0, ARCHITECTURE),
         Instruction(EQUAL, 1, 0, architecture),
@@ -140,7 +139,7 @@ def program(machine: str, own: int, *, forks: bool) -> list[Instruction]:
     for numbers, error in refused.values():
         if numbers[column]:
             code += [Instruction(EQUAL, 0, 1, numbers[column]), Instruction(RETURN, 0, 0, FAIL | error)]
-    for name, conditions in _conditional(own, forks=forks).items():
+    for name, conditions in _conditional(own).items():
         code += _only_if(OTHERS[name][column], conditions)
     return [*code, Instruction(RETURN, 0, 0, ALLOW)]
 
@@ -153,15 +152,11 @@ class Condition(NamedTuple):
     values: tuple[int, ...]
 
 
-def _conditional(own: int, *, forks: bool) -> dict[str, list[Condition]]:
+def _conditional(own: int) -> dict[str, list[Condition]]:
     unix_stream = [Condition(0, 0xFFFFFFFF, (UNIX,)), Condition(1, TYPE, (STREAM,))]  # a datagram needs no connect
     itself = [Condition(0, 0xFFFFFFFF, (0, own))]
-    rules = {"socketpair": unix_stream, "prlimit64": itself}
-    if forks:
-        return rules | {"socket": unix_stream, "clone": [Condition(0, NEW_NAMESPACES, (0,))]}
-    nothing = [Condition(0, 0, ())]
-    threads = [Condition(0, THREAD, (THREAD,))]
-    return rules | {"socket": nothing, "clone": threads, "kill": itself, "tgkill": itself, "tkill": nothing}
+    threads = [Condition(0, THREAD | NEW_NAMESPACES, (THREAD,))]
+    return {"socketpair": unix_stream, "clone": threads, "kill": itself, "tgkill": itself, "prlimit64": itself}
 
 
 def _only_if(number: int, conditions: list[Condition]) -> list[Instruction]:
@@ -176,9 +171,9 @@ def _only_if(number: int, conditions: list[Condition]) -> list[Instruction]:
     return [Instruction(EQUAL, 0, len(block), number), *block]
 
 
-def restrict(*, forks: bool) -> None:
+def restrict() -> None:
     """Filter the system calls of this process from now on; OSError where the kernel cannot. Needs no_new_privs."""
-    code = program(os.uname().machine, os.getpid(), forks=forks)
+    code = program(os.uname().machine, os.getpid())
     packed = b"".join(
         one.code.to_bytes(2, "little") + bytes((one.if_true, one.if_false)) + one.value.to_bytes(4, "little")
         for one in code

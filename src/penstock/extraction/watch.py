@@ -20,7 +20,6 @@ from penstock.settings.values import format_duration, format_size
 EVERY = 0.05
 LATE = 0.5  # of one tick's time, at most, counts
 PATIENCE = 2  # times the timeout by the clock
-MOST_PROCESSES = 64
 MOST_FILES = 2_000
 STORAGE_EVERY = 10  # ticks
 TICK = os.sysconf("SC_CLK_TCK")
@@ -38,19 +37,16 @@ class Allowance:
 
 @dataclass
 class Use:
-    """What a box and its descendants use now."""
+    """What a box uses now."""
 
     memory: int = 0
     cpu: float = 0.0
-    processes: int = 0
 
 
 class Vitals:
     """The numbers of a process in /proc, by files that stay open: they are never another process's."""
 
-    def __init__(self, pid: int, *, family: bool) -> None:
-        self._pid = pid
-        self._family = family  # whether it may have children
+    def __init__(self, pid: int) -> None:
         self._memory = os.open(f"/proc/{pid}/statm", os.O_RDONLY)
         self._times = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
 
@@ -60,12 +56,6 @@ class Vitals:
         with suppress(OSError, IndexError):
             use.memory = _resident(os.pread(self._memory, 200, 0))
             use.cpu = _seconds(os.pread(self._times, 2000, 0))
-            use.processes = 1
-        for pid in _descendants(self._pid) if self._family else ():
-            with suppress(OSError, IndexError):
-                use.memory += _resident(_contents(f"/proc/{pid}/statm"))
-                use.cpu += _seconds(_contents(f"/proc/{pid}/stat"))
-                use.processes += 1
         return use
 
     def close(self) -> None:
@@ -78,28 +68,8 @@ def _resident(statm: bytes) -> int:
 
 
 def _seconds(stat: bytes) -> float:
-    """Its own time, and that of children that it has waited for."""
     fields = stat.rpartition(b")")[2].split()  # a name may hold anything, also spaces and brackets
-    return sum(map(int, fields[11:15])) / TICK
-
-
-def _contents(path: str) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123  in the loop, twenty times a second
-        return file.read(2000)
-
-
-def _descendants(pid: int) -> list[int]:
-    """Orphans among them have become children of the box, which is their subreaper."""
-    found: list[int] = []
-    waiting = [pid]
-    while waiting and len(found) <= MOST_PROCESSES:
-        with suppress(OSError):
-            parent = waiting.pop()
-            for thread in os.listdir(f"/proc/{parent}/task"):  # noqa: PTH208
-                children = [int(child) for child in _contents(f"/proc/{parent}/task/{thread}/children").split()]
-                found += children
-                waiting += children
-    return found
+    return sum(map(int, fields[11:13])) / TICK
 
 
 def stored(folder: str) -> float:
@@ -169,8 +139,6 @@ class Watch:
     def _too_much(self, use: Use, cpu: float) -> JobFailure | None:
         if use.memory > self._allowed.memory:
             return TooMuch(memory_sentence(self._allowed.memory))
-        if use.processes > MOST_PROCESSES:
-            return TooMuch(f"Reading it started more than {MOST_PROCESSES} processes.")
         if self._ticks % STORAGE_EVERY == 0 and stored(self._allowed.scratch) > self._allowed.memory:
             size = format_size(self._allowed.memory)
             return TooMuch(f"Reading it wrote more than {size} to the disk (extraction.memory).")

@@ -1,0 +1,77 @@
+"""Readers that are programs of the system: LibreOffice and Tesseract, inside the walls of a real box."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import Corrupt
+from penstock.extraction import Boxes, libreoffice, ocr_tesseract
+from penstock.settings import Settings
+from tests.extraction import made
+from tests.extraction.papers import encode
+from tests.extraction.test_ocr import SAID, errors, letter
+from tests.real.conftest import missing
+
+NAMES = "http://openoffice.org/2000"
+CONTENT = f'<office:document-content xmlns:office="{NAMES}/office" xmlns:text="{NAMES}/text" office:class="text">'
+MANIFEST = (
+    '<manifest:manifest xmlns:manifest="http://openoffice.org/2001/manifest">'
+    '<manifest:file-entry manifest:media-type="application/vnd.sun.xml.writer" manifest:full-path="/"/>'
+    '<manifest:file-entry manifest:media-type="text/xml" manifest:full-path="content.xml"/></manifest:manifest>'
+)
+
+
+def staroffice(body: str) -> bytes:
+    """A text document as StarOffice wrote it, which none of our own readers knows."""
+    parts = {
+        "mimetype": "application/vnd.sun.xml.writer",
+        "content.xml": f"{CONTENT}<office:body>{body}</office:body></office:document-content>",
+        "META-INF/manifest.xml": MANIFEST,
+    }
+    return made.zipped(parts, stored=["mimetype"])
+
+
+class Box:
+    """One process, so that what one document leaves behind would meet the next."""
+
+    def __init__(self, boxes: Boxes, settings: Settings, folder: Path) -> None:
+        self._boxes = boxes
+        self._limits = settings.limits.model_dump()
+        self._folder = folder
+
+    async def call(self, task: str, content: bytes, **arguments: Any) -> Any:
+        path = self._folder / "document"
+        path.write_bytes(content)
+        with path.open("rb") as file:
+            return await self._boxes.call(task, file, {"limits": self._limits, **arguments})
+
+
+@pytest.fixture
+async def box(settings: Settings, tmp_path: Path) -> AsyncIterator[Box]:
+    one = settings.extraction.model_copy(update={"children": 1})
+    async with Boxes(settings.model_copy(update={"extraction": one})) as boxes:
+        yield Box(boxes, settings, tmp_path)
+
+
+async def test_libreoffice_converts_one_after_the_other(box: Box) -> None:
+    """In the same process, with a broken one between two good ones."""
+    if libreoffice.find_library() is None:
+        missing("LibreOffice", "apt-get install libreoffice-writer-nogui")
+    found = []
+    for body in ("<text:p>Forty sacks of rye.</text:p>", "<text:p>broken", "<text:p>Two sacks of oats.</text:p>"):
+        try:
+            reading = await box.call("read", staroffice(body), name="ledger.sxw")
+            found += [page["text"].strip() for page in reading["pages"]]
+        except Corrupt as error:
+            found.append(str(error))
+    assert found == ["Forty sacks of rye.", "damaged: LibreOffice cannot open it", "Two sacks of oats."]
+
+
+async def test_tesseract_reads_a_letter(box: Box) -> None:
+    if ocr_tesseract.data_folder("en") is None:
+        missing("Tesseract, its data or tesserocr", "apt-get install tesseract-ocr; pip install tesserocr")
+    image = encode(letter(), "PNG")
+    read = await box.call("ocr", image, media_type="image/png", pages=[1], language="en", engine="tesseract")
+    assert errors(read["pages"][0]["text"], SAID) < 0.1
