@@ -20,6 +20,7 @@ from penstock.documents import (
     intake,
     retry_document,
 )
+from penstock.documents.together import Together
 from penstock.engine import Penstock
 from penstock.errors import BadRequest, BadValue, BodyTooLarge, ConnectionLost, NameTaken, NotFound, QueueFull
 from penstock.settings import DatabaseUrl
@@ -332,7 +333,7 @@ async def collection_number(office: Office) -> int:
 
 async def test_a_group_is_one_transaction(office: Office) -> None:
     uploads = group_of(a=b"one", b=b"two", c=b"two")
-    accepted = await office.intake.accept_many(uploads, collection_id=await collection_number(office))
+    accepted = await Together(office.intake).accept(uploads, collection_id=await collection_number(office))
     assert [one.status for one in accepted if isinstance(one, Accepted)] == ["queued"] * 3
     async with office.app.database.pool.session() as session:
         transactions = await session.fetchval("select count(distinct xmin::text) from penstock.documents")
@@ -347,7 +348,7 @@ async def test_a_group_is_one_transaction(office: Office) -> None:
 async def test_a_taken_name_does_not_hold_back_its_group(office: Office) -> None:
     there = await office.add("b", b"before")
     uploads = group_of(a=b"one", b=b"two", c=b"three")
-    a, b, c = await office.intake.accept_many(uploads, collection_id=await collection_number(office))
+    a, b, c = await Together(office.intake).accept(uploads, collection_id=await collection_number(office))
     assert isinstance(a, Accepted)
     assert isinstance(c, Accepted)
     assert isinstance(b, NameTaken)
@@ -358,7 +359,7 @@ async def test_a_taken_name_does_not_hold_back_its_group(office: Office) -> None
 async def test_a_group_for_a_collection_that_is_gone(office: Office) -> None:
     number = await collection_number(office)
     await delete_collection(office.app, "files")
-    outcomes = await office.intake.accept_many(group_of(a=b"one", b=b"two"), collection_id=number)
+    outcomes = await Together(office.intake).accept(group_of(a=b"one", b=b"two"), collection_id=number)
     assert [type(outcome) for outcome in outcomes] == [NotFound, NotFound]
     assert await office.files() == []
 
@@ -366,7 +367,7 @@ async def test_a_group_for_a_collection_that_is_gone(office: Office) -> None:
 async def test_a_lie_about_a_size_is_told_to_the_liar(office: Office) -> None:
     uploads = group_of(a=b"one", b=b"two")
     uploads[1] = replace(uploads[1], size=99)
-    a, b = await office.intake.accept_many(uploads, collection_id=await collection_number(office))
+    a, b = await Together(office.intake).accept(uploads, collection_id=await collection_number(office))
     assert isinstance(a, Accepted)
     assert isinstance(b, BadRequest)
     assert len(await office.rows("documents")) == len(await office.files()) == 1
@@ -387,7 +388,7 @@ async def test_a_group_whose_commit_got_no_answer_loses_no_bytes(
             proxy.rule = lambda asked: (
                 moment if asked.is_commit and asked.within("insert into penstock.documents") else None
             )
-            outcomes = await office.intake.accept_many(group_of(a=b"one", b=b"two"), collection_id=collection.id)
+            outcomes = await Together(office.intake).accept(group_of(a=b"one", b=b"two"), collection_id=collection.id)
             assert all(isinstance(outcome, ConnectionLost) for outcome in outcomes)
             proxy.rule = lambda _: None
             assert len(await office.rows("documents")) == (2 if moment is Cut.AFTER else 0)

@@ -20,6 +20,7 @@ from penstock.cli.tally import FAILED, Entry, Tally
 from penstock.database import statements
 from penstock.documents import Accepted, Collection, Upload
 from penstock.documents.naming import check_document_name
+from penstock.documents.together import Together
 from penstock.errors import DatabaseTrouble, NameTaken, PenstockError, QueueFull, Refused, StorageFull
 from penstock.pipelines import Product
 
@@ -40,6 +41,7 @@ class Adder:
 
     def __init__(self, product: Product, collection: Collection, tally: Tally, *, replace: bool, metadata: Any) -> None:
         self._product = product
+        self._together = Together(product.intake)
         self._collection = collection
         self._tally = tally
         self._replace = replace
@@ -111,7 +113,7 @@ class Adder:
                     left.append((file, name))
                 else:
                     uploads.append((file, name, self._upload(name, content)))
-            outcomes = await self._product.intake.accept_many(
+            outcomes = await self._together.accept(
                 [upload for _, _, upload in uploads], collection_id=self._collection.id
             )
         for (file, name, upload), outcome in zip(uploads, outcomes, strict=True):

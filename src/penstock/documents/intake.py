@@ -7,8 +7,6 @@ transaction. When the answer to its COMMIT is lost, it looks whether it was done
 
 import asyncio
 import hashlib
-import json
-from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,9 +18,9 @@ from penstock.database import Session, statements
 from penstock.documents.changing import redrive_failed, replace_in
 from penstock.documents.idempotency import Claim, claim_key
 from penstock.documents.keeping import keep_blobs
-from penstock.documents.metadata import encode_metadata
-from penstock.documents.naming import check_collection_name, check_document_name, share_of
+from penstock.documents.naming import share_of
 from penstock.documents.upload import Accepted, Upload, check_size, taken
+from penstock.documents.wish import Moved, Wish, accepted, make_wish
 from penstock.engine import Penstock
 from penstock.engine.admission import Admission
 from penstock.engine.failpoint import STEP, reach
@@ -32,7 +30,6 @@ from penstock.errors import (
     CallTimedOut,
     ConnectionLost,
     NotFound,
-    PenstockError,
     QueueFull,
     Refused,
     StorageFull,
@@ -42,25 +39,6 @@ sql = statements(__file__)
 
 KIND = "prepare_document"
 ROUTE = "upload"
-UNSERVED = "accepted; no worker is running: start one with `penstock worker` or `penstock up`"
-
-
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """An upload whose words are checked, and what was found before it."""
-
-    tenant: str
-    collection_id: int
-    collection: str
-    name: str
-    uploaded_by: str
-    metadata: str
-    replace: bool
-    served: bool
-
-    def fingerprint(self, digest: bytes) -> bytes:
-        parts = [digest.hex(), str(self.collection_id), self.name, self.metadata, str(self.replace)]
-        return hashlib.sha256(json.dumps(parts).encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +72,9 @@ class Intake:
         if upload.idempotency_key is None:
             looked = collection_id is not None
             wish = (
-                _wish(upload, tenant, collection_id or 0, served=True) if looked else await self._look(upload, tenant)
+                make_wish(upload, tenant, collection_id or 0, served=True)
+                if looked
+                else await self._look(upload, tenant)
             )
             return await self._take(wish, upload, None)
         key = claim_key(self.app.database, tenant=tenant, route=ROUTE, key=upload.idempotency_key)
@@ -105,82 +85,9 @@ class Intake:
             digest, _ = await _hash(upload, most)
             return Accepted(**claim.check(wish.fingerprint(digest)))
 
-    async def accept_many(
-        self, uploads: Sequence[Upload], *, collection_id: int, tenant: str = "default"
-    ) -> list[Accepted | BaseException]:
-        """Put new documents of one collection in by one transaction: for each what was accepted, or why it was not.
-
-        For who adds many small files and has looked for their names. What does not go together goes one by one.
-        """
-        outcomes: list[Accepted | BaseException] = [NotFound("not tried")] * len(uploads)
-        ready: dict[int, tuple[_Wish, Stored]] = {}
-        stored = await asyncio.gather(
-            *(self._store(upload, tenant, collection_id) for upload in uploads), return_exceptions=True
-        )
-        for turn, found in enumerate(stored):
-            if isinstance(found, BaseException):
-                outcomes[turn] = found
-            else:
-                ready[turn] = found
-        if not ready:
-            return outcomes
-        try:
-            outcomes_of_group = await self._commit_many(list(ready.values()))
-        except (_Moved, Refused, QueueFull, asyncpg.PostgresError):  # rolled back: nothing of it is there
-            singly = (self._finish_one(wish, kept, None) for wish, kept in ready.values())
-            outcomes_of_group = [await _outcome(single) for single in singly]
-        except (ConnectionLost, CallTimedOut) as error:  # nobody knows; what is not there, the collector will see
-            outcomes_of_group = [error] * len(ready)
-        for turn, outcome in zip(ready, outcomes_of_group, strict=True):
-            outcomes[turn] = outcome
-        return outcomes
-
-    async def _store(self, upload: Upload, tenant: str, collection_id: int) -> tuple[_Wish, Stored]:
-        wish = _wish(upload, tenant, collection_id, served=True)
-        stored = await self.store.write(upload.content, most=self.app.settings.limits.bytes)
-        if upload.size is not None and upload.size != stored.size:
-            await self.store.remove(stored.key)
-            check_size(upload, stored.size)
-        return wish, stored
-
-    async def _commit_many(self, group: Sequence[tuple[_Wish, Stored]]) -> list[Accepted | BaseException]:
-        first = group[0][0]
-        async with self.app.database.pool.transaction() as tx:
-            ids = await sql.reserve_many(tx, collection=first.collection_id, count=len(group))
-            if not ids:
-                raise NotFound(f"The collection {first.collection} was deleted meanwhile.")
-            blobs = await keep_blobs(tx, [stored for _, stored in group], tenant=first.tenant)
-            kind = self.app.kinds[KIND]
-            jobs = await self.app.enqueue_many(
-                [kind(document=row["document"], version=row["version"]) for row in ids],
-                share=share_of(first.tenant, first.collection),
-                tx=tx,
-            )
-            made = await sql.insert_documents.value(
-                tx,
-                documents=[row["document"] for row in ids],
-                versions=[row["version"] for row in ids],
-                jobs=list(jobs),
-                blobs=[blobs[stored.digest].id for _, stored in group],
-                names=[wish.name for wish, _ in group],
-                by=[wish.uploaded_by for wish, _ in group],
-                metadata=[wish.metadata for wish, _ in group],
-                tenant=first.tenant,
-                collection=first.collection_id,
-            )
-            if made < len(group):
-                raise _Moved
-        for _, stored in group:
-            if blobs[stored.digest].key != stored.key:  # the same content was there, or is twice in the group
-                await asyncio.shield(self.store.remove(stored.key))
-        return [
-            _accepted(wish, stored, row["document"], 1, int(job))
-            for (wish, stored), row, job in zip(group, ids, jobs, strict=True)
-        ]
-
-    async def _look(self, upload: Upload, tenant: str, *, taken_is_fine: bool = False) -> _Wish:
+    async def _look(self, upload: Upload, tenant: str, *, taken_is_fine: bool = False) -> Wish:
         """What can be refused before the first byte."""
-        wish = _wish(upload, tenant, 0, served=True)
+        wish = make_wish(upload, tenant, 0, served=True)
         look = partial(sql.look_before.first, tenant=tenant, collection=wish.collection, name=wish.name, kind=KIND)
         row = await self.app.database.pool.repeat(look)
         if row is None:
@@ -198,14 +105,12 @@ class Intake:
             await self._gate.admit(self.app.database, [(kind, 1)], share)
         return replace(wish, collection_id=row["collection_id"], served=row["served"])
 
-    async def _take(self, wish: _Wish, upload: Upload, claim: Claim | None) -> Accepted:
+    async def _take(self, wish: Wish, upload: Upload, claim: Claim | None) -> Accepted:
         stored = await self.store.write(upload.content, most=self.app.settings.limits.bytes)
         reach(f"{STEP}accept")
-        return await self._finish_one(wish, stored, claim, upload)
+        return await self.finish(wish, stored, claim, upload)
 
-    async def _finish_one(
-        self, wish: _Wish, stored: Stored, claim: Claim | None, upload: Upload | None = None
-    ) -> Accepted:
+    async def finish(self, wish: Wish, stored: Stored, claim: Claim | None, upload: Upload | None = None) -> Accepted:
         try:
             if upload is not None:
                 check_size(upload, stored.size)
@@ -219,7 +124,7 @@ class Intake:
             claim.settled = True
         return done.accepted
 
-    async def _commit(self, wish: _Wish, stored: Stored, claim: Claim | None) -> _Done:
+    async def _commit(self, wish: Wish, stored: Stored, claim: Claim | None) -> _Done:
         """The transaction, again while a document changes under our hands."""
         while True:
             done: _Done | None = None
@@ -233,7 +138,7 @@ class Intake:
                     raise
             except asyncpg.DiskFullError as error:
                 raise StorageFull("There is no room left in the database: free some disk space.") from error
-            except (_Moved, asyncpg.DeadlockDetectedError):
+            except (Moved, asyncpg.DeadlockDetectedError):
                 continue
             return done
 
@@ -241,7 +146,7 @@ class Intake:
         look = partial(sql.was_accepted.value, version=done.version, job=done.accepted.job)
         return bool(await self.app.database.pool.repeat(look))
 
-    async def _write(self, tx: Session, wish: _Wish, stored: Stored) -> _Done:
+    async def _write(self, tx: Session, wish: Wish, stored: Stored) -> _Done:
         seen = await sql.look_again.first(tx, tenant=wish.tenant, collection=wish.collection_id, name=wish.name)
         if seen is None:
             raise NotFound(f"The collection {wish.collection} was deleted meanwhile.")
@@ -252,7 +157,7 @@ class Intake:
             raise taken(wish.name, wish.collection, seen["id"], digest_equal=equal)
         return await (self._leave(tx, wish, seen) if equal else self._replace(tx, wish, stored, seen))
 
-    async def _insert(self, tx: Session, wish: _Wish, stored: Stored, document: int, version: int) -> _Done:
+    async def _insert(self, tx: Session, wish: Wish, stored: Stored, document: int, version: int) -> _Done:
         blob = (await keep_blobs(tx, [stored], tenant=wish.tenant))[stored.digest]
         job = await self.app.enqueue(
             self.app.kinds[KIND](document=document, version=version),
@@ -272,10 +177,10 @@ class Intake:
             metadata=wish.metadata,
         )
         if made is None:  # somebody was faster, and has committed: the next round sees what is there
-            raise _Moved
-        return _Done(_accepted(wish, stored, document, 1, int(job)), blob.key, version)
+            raise Moved
+        return _Done(accepted(wish, stored, document, 1, int(job)), blob.key, version)
 
-    async def _replace(self, tx: Session, wish: _Wish, stored: Stored, existing: Any) -> _Done:
+    async def _replace(self, tx: Session, wish: Wish, stored: Stored, existing: Any) -> _Done:
         blob = (await keep_blobs(tx, [stored], tenant=wish.tenant))[stored.digest]
         replaced = await replace_in(
             tx,
@@ -289,18 +194,18 @@ class Intake:
             uploaded_by=wish.uploaded_by,
         )
         if replaced is None:
-            raise _Moved
-        accepted = _accepted(wish, stored, existing["id"], replaced.number, replaced.job)
-        return _Done(accepted, blob.key, replaced.version)
+            raise Moved
+        made = accepted(wish, stored, existing["id"], replaced.number, replaced.job)
+        return _Done(made, blob.key, replaced.version)
 
-    async def _leave(self, tx: Session, wish: _Wish, existing: Any) -> _Done:
+    async def _leave(self, tx: Session, wish: Wish, existing: Any) -> _Done:
         """The same content again: nothing to do, but for a document that failed, which gets another chance."""
         job = existing["job_id"]
         status, message = existing["state"], "unchanged: the same content is there already"
         if status == "failed":
             again = await redrive_failed(tx, self.app, existing["id"])
             if again is None:
-                raise _Moved
+                raise Moved
             job, status, message = again, "queued", "unchanged: the same content is there already, and is tried again"
         accepted = Accepted(
             id=existing["id"],
@@ -317,47 +222,6 @@ class Intake:
             job=job,
         )
         return _Done(accepted, existing["key"], existing["version_id"])
-
-
-def _wish(upload: Upload, tenant: str, collection_id: int, *, served: bool) -> _Wish:
-    return _Wish(
-        tenant,
-        collection_id,
-        check_collection_name(upload.collection),
-        check_document_name(upload.name),
-        upload.uploaded_by.replace("\0", "")[:200],
-        encode_metadata(upload.metadata),
-        upload.replace,
-        served,
-    )
-
-
-async def _outcome(single: Awaitable[Accepted]) -> Accepted | BaseException:
-    try:
-        return await single
-    except PenstockError as error:
-        return error
-
-
-class _Moved(Exception):
-    """The document was replaced, deleted or made by somebody else: look again."""
-
-
-def _accepted(wish: _Wish, stored: Stored, document: int, number: int, job: int) -> Accepted:
-    return Accepted(
-        id=document,
-        version=number,
-        collection=wish.collection,
-        name=wish.name,
-        status="queued",
-        created=True,
-        unchanged=False,
-        served=wish.served,
-        message="accepted" if wish.served else UNSERVED,
-        digest=stored.digest.hex(),
-        size=stored.size,
-        job=job,
-    )
 
 
 async def _hash(upload: Upload, most: int) -> tuple[bytes, int]:

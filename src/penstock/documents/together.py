@@ -1,0 +1,107 @@
+"""Many small files at once: their bytes are stored together, and one transaction makes all the documents.
+
+For who adds many files of one collection and has looked for their names. What does not go together goes one by one.
+The SQL is in together.sql.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+
+import asyncpg
+
+from penstock.blobs import Stored
+from penstock.database import statements
+from penstock.documents.intake import KIND, Intake
+from penstock.documents.keeping import keep_blobs
+from penstock.documents.naming import share_of
+from penstock.documents.upload import Accepted, Upload, check_size
+from penstock.documents.wish import Moved, Wish, accepted, make_wish
+from penstock.errors import CallTimedOut, ConnectionLost, NotFound, PenstockError, QueueFull, Refused
+
+sql = statements(__file__)
+
+
+class Together:
+    """Takes groups in, by way of an `Intake`."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._app = intake.app
+        self._blobs = intake.store
+
+    async def accept(
+        self, uploads: Sequence[Upload], *, collection_id: int, tenant: str = "default"
+    ) -> list[Accepted | BaseException]:
+        """For each what was accepted, or why it was not."""
+        outcomes: list[Accepted | BaseException] = [NotFound("not tried")] * len(uploads)
+        ready: dict[int, tuple[Wish, Stored]] = {}
+        stored = await asyncio.gather(
+            *(self._store(upload, tenant, collection_id) for upload in uploads), return_exceptions=True
+        )
+        for turn, found in enumerate(stored):
+            if isinstance(found, BaseException):
+                outcomes[turn] = found
+            else:
+                ready[turn] = found
+        if not ready:
+            return outcomes
+        try:
+            outcomes_of_group = await self._commit_many(list(ready.values()))
+        except (Moved, Refused, QueueFull, asyncpg.PostgresError):  # rolled back: nothing of it is there
+            singly = (self._intake.finish(wish, kept, None) for wish, kept in ready.values())
+            outcomes_of_group = [await _outcome(single) for single in singly]
+        except (ConnectionLost, CallTimedOut) as error:  # nobody knows; what is not there, the collector will see
+            outcomes_of_group = [error] * len(ready)
+        for turn, outcome in zip(ready, outcomes_of_group, strict=True):
+            outcomes[turn] = outcome
+        return outcomes
+
+    async def _store(self, upload: Upload, tenant: str, collection_id: int) -> tuple[Wish, Stored]:
+        wish = make_wish(upload, tenant, collection_id, served=True)
+        stored = await self._blobs.write(upload.content, most=self._app.settings.limits.bytes)
+        if upload.size is not None and upload.size != stored.size:
+            await self._blobs.remove(stored.key)
+            check_size(upload, stored.size)
+        return wish, stored
+
+    async def _commit_many(self, group: Sequence[tuple[Wish, Stored]]) -> list[Accepted | BaseException]:
+        first = group[0][0]
+        async with self._app.database.pool.transaction() as tx:
+            ids = await sql.reserve_many(tx, collection=first.collection_id, count=len(group))
+            if not ids:
+                raise NotFound(f"The collection {first.collection} was deleted meanwhile.")
+            blobs = await keep_blobs(tx, [stored for _, stored in group], tenant=first.tenant)
+            kind = self._app.kinds[KIND]
+            jobs = await self._app.enqueue_many(
+                [kind(document=row["document"], version=row["version"]) for row in ids],
+                share=share_of(first.tenant, first.collection),
+                tx=tx,
+            )
+            made = await sql.insert_documents.value(
+                tx,
+                documents=[row["document"] for row in ids],
+                versions=[row["version"] for row in ids],
+                jobs=list(jobs),
+                blobs=[blobs[stored.digest].id for _, stored in group],
+                names=[wish.name for wish, _ in group],
+                by=[wish.uploaded_by for wish, _ in group],
+                metadata=[wish.metadata for wish, _ in group],
+                tenant=first.tenant,
+                collection=first.collection_id,
+            )
+            if made < len(group):
+                raise Moved
+        for _, stored in group:
+            if blobs[stored.digest].key != stored.key:  # the same content was there, or is twice in the group
+                await asyncio.shield(self._blobs.remove(stored.key))
+        return [
+            accepted(wish, stored, row["document"], 1, int(job))
+            for (wish, stored), row, job in zip(group, ids, jobs, strict=True)
+        ]
+
+
+async def _outcome(single: Awaitable[Accepted]) -> Accepted | BaseException:
+    try:
+        return await single
+    except PenstockError as error:
+        return error
