@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from penstock.extraction.ocr import ocr
+from penstock.extraction.ocr.task import ocr
 
 LIMITS = {"pixels": 10**8, "characters": 5 * 10**7, "pages": 5000}
 ARGUMENTS = {"media_type": "image/jpeg", "pages": [1], "language": "en", "engine": "auto", "limits": LIMITS}

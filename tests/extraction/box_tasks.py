@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from penstock.errors import Encrypted
-from penstock.extraction.reply import Reply
+from penstock.extraction.box.reply import Reply
 
 Arguments = dict[str, Any]
 

@@ -11,10 +11,11 @@ import pytest
 import uvloop
 
 from penstock.errors import Corrupt, Encrypted, TooMuch, Transient
-from penstock.extraction import Boxes, wire
-from penstock.extraction.frames import Frames
-from penstock.extraction.reply import Reply
-from penstock.extraction.wire import plain
+from penstock.extraction import Boxes
+from penstock.extraction.box import wire
+from penstock.extraction.box.frames import Frames
+from penstock.extraction.box.reply import Reply
+from penstock.extraction.box.wire import plain
 from tests.extraction.boxing import document, make_boxes
 
 

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from penstock.errors import ResourceLimit, Transient
-from penstock.extraction import boxes as module
-from penstock.extraction.scratch import Scratch
+from penstock.extraction.box import boxes as module
+from penstock.extraction.box.scratch import Scratch
 from penstock.telemetry import render_metrics
 from tests.extraction.boxing import ROOT, document, make_boxes
 from tests.processes import start

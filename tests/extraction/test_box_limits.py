@@ -11,9 +11,9 @@ from typing import BinaryIO
 import pytest
 
 from penstock.errors import Corrupt, ResourceLimit, TooMuch
-from penstock.extraction import seccomp, wire
-from penstock.extraction.frames import Frames
-from penstock.extraction.watch import overtime
+from penstock.extraction.box import seccomp, wire
+from penstock.extraction.box.frames import Frames
+from penstock.extraction.box.watch import overtime
 from tests.extraction.boxing import document, make_boxes
 
 SHORT = timedelta(seconds=0.4)
@@ -40,7 +40,7 @@ async def test_memory_that_is_taken_faster_than_anybody_can_watch(file: BinaryIO
 
 
 async def test_processor_time(file: BinaryIO, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.extraction.watch.PATIENCE", 100)  # on a busy machine the clock would come first
+    monkeypatch.setattr("penstock.extraction.box.watch.PATIENCE", 100)  # on a busy machine the clock would come first
     async with make_boxes(timeout=SHORT) as boxes:
         with pytest.raises(TooMuch, match=r"^Reading it needed more than 400ms of processor time"):
             await boxes.call("spin", file, {})
@@ -153,7 +153,7 @@ async def test_silence_in_the_middle_of_a_frame(file: BinaryIO) -> None:
 
 
 async def test_endless_results_are_cut_off(file: BinaryIO, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.extraction.exchange.MOST_RESULT", 2**24)
+    monkeypatch.setattr("penstock.extraction.box.exchange.MOST_RESULT", 2**24)
     batch = wire.pack(b"M", b'{"pages": ["' + b"x" * 10_000 + b'"]}')
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     async with make_boxes() as boxes:
@@ -188,7 +188,7 @@ async def test_a_flood_of_frames_leaves_the_loop_its_turns(monkeypatch: pytest.M
 
 
 async def test_endless_small_frames_are_cut_off(file: BinaryIO, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.extraction.exchange.MOST_FRAMES", 5_000)
+    monkeypatch.setattr("penstock.extraction.box.exchange.MOST_FRAMES", 5_000)
     flood = wire.pack(b"G", b'{"done":1,"total":1}') * 1000
     async with make_boxes() as boxes:
         with pytest.raises(TooMuch):

@@ -97,7 +97,7 @@ async def test_limits_hold_on_this_side_too(file: BinaryIO) -> None:
 async def test_all_parts_together_are_bounded_by_the_size_of_the_document(
     file: BinaryIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.extraction.exchange.LEAST_PARTS", 2**20)
+    monkeypatch.setattr("penstock.extraction.box.exchange.LEAST_PARTS", 2**20)
     async with make_boxes() as boxes:
         with pytest.raises(TooMuch, match=r"limits\.expansion"):
             await boxes.call("parts", file, {"count": 2, "size": 600_000, "limits": {"expansion": 200}}, sink=Kept())

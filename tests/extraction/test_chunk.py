@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.extraction.chunk import WINDOW, Chunk, split
 from penstock.extraction.draft import Allowance, Draft
+from penstock.extraction.plain.text import structure
 from penstock.extraction.reading import Heading, Page
-from penstock.extraction.text import structure
 
 _BITS = st.sampled_from(
     [

@@ -1,4 +1,4 @@
-from penstock.extraction.hyphens import HYPHEN, compounds, mend, mend_lines
+from penstock.extraction.pdf.hyphens import HYPHEN, compounds, mend, mend_lines
 
 
 def test_a_torn_word_is_joined_when_that_is_sure() -> None:

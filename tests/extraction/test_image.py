@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 
 from penstock.errors import Corrupt, Suspicious, TooMuch, Unsupported
-from penstock.extraction.draw import LONGEST, SHORTER, cut_strip, drawing_scale, fit, open_pages
-from penstock.extraction.image import read_image
+from penstock.extraction.ocr.image import read_image
+from penstock.extraction.ocr.tiff import count_folders
+from penstock.extraction.pdf.draw import LONGEST, SHORTER, cut_strip, drawing_scale, fit, open_pages
 from penstock.extraction.reading import Reading
-from penstock.extraction.tiff import count_folders
 from tests.extraction.papers import arguments, encode, picture
 
 SMALL = picture([(10, 10, 40, "Text")], (200, 100))

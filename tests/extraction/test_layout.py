@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.extraction.layout import Box, arrange, join
+from penstock.extraction.ocr.layout import Box, arrange, join
 
 LEFT = [f"left line {number} of the first column" for number in range(12)]
 RIGHT = [f"right line {number} of the second one" for number in range(12)]

@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 from rapidocr.utils.download_file import DownloadFile
 
-from penstock.extraction import ocr_tesseract
-from penstock.extraction.layout import Box
-from penstock.extraction.ocr import Found, choose, compose, ocr, read_both, read_upright
-from penstock.extraction.ocr_rapid import _engine, read_lines
+from penstock.extraction.ocr import tesseract as ocr_tesseract
+from penstock.extraction.ocr.layout import Box
+from penstock.extraction.ocr.rapid import _engine, read_lines
+from penstock.extraction.ocr.task import Found, choose, compose, ocr, read_both, read_upright
 from penstock.extraction.reading import decode_gap, decode_page
 from tests.extraction.papers import LIMITS, Placed, encode, one_page, picture, scan_pdf
 

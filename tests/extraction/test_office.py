@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from penstock.errors import Corrupt, Encrypted, Suspicious, TooMuch, Unsupported
-from penstock.extraction import legacy, libreoffice
+from penstock.extraction.office import legacy, libreoffice
 from tests.extraction import made
 from tests.extraction.made import docx, odf, paragraph, pptx, shape, text_of, xlsx
 

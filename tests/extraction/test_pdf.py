@@ -9,8 +9,8 @@ import pikepdf
 import pytest
 
 from penstock.errors import Corrupt, Encrypted, TooMuch
-from penstock.extraction import pdf_file
-from penstock.extraction.pdf import MOST_GAPS, read_pdf
+from penstock.extraction.pdf import file as pdf_file
+from penstock.extraction.pdf.reader import MOST_GAPS, read_pdf
 from penstock.extraction.reading import Reading
 from tests.extraction.papers import (
     CATALOG,

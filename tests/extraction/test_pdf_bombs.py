@@ -4,7 +4,7 @@ import zlib
 import pytest
 
 from penstock.errors import Suspicious
-from penstock.extraction.pdf import read_pdf
+from penstock.extraction.pdf.reader import read_pdf
 from penstock.extraction.reading import Reading
 from tests.extraction.papers import CATALOG, arguments, draw_text, one_page, page, stream, write_pdf
 

@@ -8,7 +8,8 @@ from typing import BinaryIO
 
 import pytest
 
-from penstock.extraction import Boxes, landlock, seccomp
+from penstock.extraction import Boxes
+from penstock.extraction.box import landlock, seccomp
 from tests.extraction.boxing import document, make_boxes
 
 NUMBERS = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import Suspicious, TooMuch
-from penstock.extraction.encoding import decode
+from penstock.extraction.plain.encoding import decode
 from penstock.extraction.reading import MARKS
 from tests.extraction import made
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from penstock.extraction.web import DEEPEST, nesting
+from penstock.extraction.plain.web import DEEPEST, nesting
 from tests.extraction import made
 
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from penstock.errors import Corrupt
-from penstock.extraction import Boxes, libreoffice, ocr_tesseract
+from penstock.extraction import Boxes
+from penstock.extraction.ocr import tesseract
+from penstock.extraction.office import libreoffice
 from penstock.settings import Settings
 from tests.extraction import made
 from tests.extraction.papers import encode
@@ -70,7 +72,7 @@ async def test_libreoffice_converts_one_after_the_other(box: Box) -> None:
 
 
 async def test_tesseract_reads_a_letter(box: Box) -> None:
-    if ocr_tesseract.data_folder("en") is None:
+    if tesseract.data_folder("en") is None:
         missing("Tesseract, its data or tesserocr", "apt-get install tesseract-ocr; pip install tesserocr")
     image = encode(letter(), "PNG")
     read = await box.call("ocr", image, media_type="image/png", pages=[1], language="en", engine="tesseract")

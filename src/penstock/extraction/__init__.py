@@ -7,16 +7,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.extraction.boxes import Boxes as Boxes
-    from penstock.extraction.exchange import Sink as Sink
+    from penstock.extraction.box.boxes import Boxes as Boxes
+    from penstock.extraction.box.exchange import Sink as Sink
     from penstock.extraction.reading import Page as Page
     from penstock.extraction.reading import Reading as Reading
 
 _HOMES = {
-    "Boxes": "penstock.extraction.boxes",
+    "Boxes": "penstock.extraction.box.boxes",
     "Page": "penstock.extraction.reading",
     "Reading": "penstock.extraction.reading",
-    "Sink": "penstock.extraction.exchange",
+    "Sink": "penstock.extraction.box.exchange",
 }
 
 

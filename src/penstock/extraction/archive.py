@@ -14,10 +14,12 @@ from functools import partial
 from typing import Any, BinaryIO, Protocol, cast
 
 from penstock.errors import Corrupt, Encrypted, Suspicious, TooMuch, Unreadable
-from penstock.extraction import mail, oldoffice, outlook, signature, textkind
+from penstock.extraction import signature
 from penstock.extraction.draft import Allowance, Draft, one_line
 from penstock.extraction.membername import Names, safe_name
-from penstock.extraction.package import BROKEN, HARMLESS, LOCKED, Package
+from penstock.extraction.office import oldoffice, outlook
+from penstock.extraction.office.package import BROKEN, HARMLESS, LOCKED, Package
+from penstock.extraction.plain import mail, textkind
 from penstock.extraction.reading import Gap, Reading
 
 _PIECE = 65_536

@@ -7,12 +7,13 @@ something that nobody reads, as encrypted, or as empty ends here, with a sentenc
 from typing import BinaryIO
 
 from penstock.errors import Encrypted, NothingInside, Unsupported
-from penstock.extraction import compound, signature
-from penstock.extraction.encoding import decode, wide_encoding
-from penstock.extraction.oldoffice import identify_compound
-from penstock.extraction.package import LOCKED, open_zip
-from penstock.extraction.parts import identify_zip
-from penstock.extraction.textkind import identify_text
+from penstock.extraction import signature
+from penstock.extraction.office import compound
+from penstock.extraction.office.oldoffice import identify_compound
+from penstock.extraction.office.package import LOCKED, open_zip
+from penstock.extraction.office.parts import identify_zip
+from penstock.extraction.plain.encoding import decode, wide_encoding
+from penstock.extraction.plain.textkind import identify_text
 
 SAMPLE = 65_536
 

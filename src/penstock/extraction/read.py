@@ -7,34 +7,35 @@ from typing import Any, BinaryIO
 from penstock.errors import Unsupported
 from penstock.extraction.draft import refuse_pages
 from penstock.extraction.identify import identify
-from penstock.extraction.oldoffice import DOC, HANGUL, MSG, PPT, PUBLISHER, VISIO, WORDPERFECT, WORKS, XLS
-from penstock.extraction.parts import DOCX, EPUB, IWORK, ODG, ODP, ODS, ODT, PPTX, STAROFFICE, VSDX, XLSB, XLSX
+from penstock.extraction.office.oldoffice import DOC, HANGUL, MSG, PPT, PUBLISHER, VISIO, WORDPERFECT, WORKS, XLS
+from penstock.extraction.office.parts import DOCX, EPUB, IWORK, ODG, ODP, ODS, ODT, PPTX, STAROFFICE, VSDX, XLSB, XLSX
+from penstock.extraction.plain.textkind import MBOX
 from penstock.extraction.reading import Gap, Reading
 from penstock.extraction.signature import GZIP, TAR, ZIP
-from penstock.extraction.textkind import MBOX
 
 _EMPTY = "no text in it, although it is not empty"
 
 # Media type -> (module, function, whether it is told the media type). Modules are imported when the first such file comes.
 READERS: dict[str, tuple[str, str, bool]] = {
-    "application/pdf": ("pdf", "read_pdf", False),
-    **{f"image/{kind}": ("image", "read_image", True) for kind in ("png", "jpeg", "tiff", "bmp", "webp", "gif")},
-    "text/plain": ("text", "read_text", True),
-    "text/markdown": ("text", "read_text", True),
-    "text/csv": ("separated", "read_separated", True),
-    "text/tab-separated-values": ("separated", "read_separated", True),
-    "application/json": ("notebook", "read_json", True),
-    "application/x-ndjson": ("notebook", "read_json", True),
-    "application/x-ipynb+json": ("notebook", "read_json", True),
-    "text/html": ("web", "read_html", False),
-    "application/xml": ("xmltext", "read_xml", True),
-    "image/svg+xml": ("xmltext", "read_xml", True),
-    "message/rfc822": ("mail", "read_mail", False),
-    MSG: ("outlook", "read_outlook", False),
+    "application/pdf": ("pdf.reader", "read_pdf", False),
+    **{f"image/{kind}": ("ocr.image", "read_image", True) for kind in ("png", "jpeg", "tiff", "bmp", "webp", "gif")},
+    "text/plain": ("plain.text", "read_text", True),
+    "text/markdown": ("plain.text", "read_text", True),
+    "text/csv": ("plain.separated", "read_separated", True),
+    "text/tab-separated-values": ("plain.separated", "read_separated", True),
+    "application/json": ("plain.notebook", "read_json", True),
+    "application/x-ndjson": ("plain.notebook", "read_json", True),
+    "application/x-ipynb+json": ("plain.notebook", "read_json", True),
+    "text/html": ("plain.web", "read_html", False),
+    "application/xml": ("plain.xmltext", "read_xml", True),
+    "image/svg+xml": ("plain.xmltext", "read_xml", True),
+    "message/rfc822": ("plain.mail", "read_mail", False),
+    MSG: ("office.outlook", "read_outlook", False),
     **dict.fromkeys(
-        [DOCX, XLSX, XLSB, ODT, ODS, EPUB, DOC, XLS, PPT, HANGUL, "application/rtf"], ("office", "read_office", True)
+        [DOCX, XLSX, XLSB, ODT, ODS, EPUB, DOC, XLS, PPT, HANGUL, "application/rtf"],
+        ("office.reader", "read_office", True),
     ),
-    **dict.fromkeys([PPTX, ODP, ODG], ("presentation", "read_slides", True)),
+    **dict.fromkeys([PPTX, ODP, ODG], ("office.presentation", "read_slides", True)),
     **dict.fromkeys([ZIP, TAR, GZIP, MBOX], ("archive", "read_archive", True)),
     **dict.fromkeys(
         [
@@ -48,7 +49,7 @@ READERS: dict[str, tuple[str, str, bool]] = {
             "application/x-word-2",
             "application/x-mswrite",
         ],
-        ("libreoffice", "read_converted", True),
+        ("office.libreoffice", "read_converted", True),
     ),
 }
 

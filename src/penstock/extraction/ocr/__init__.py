@@ -1,0 +1,1 @@
+"""Pages that are pictures: what they look like, and what reads them."""

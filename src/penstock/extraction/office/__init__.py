@@ -1,0 +1,1 @@
+"""Office formats, new and old, and the containers that they share."""

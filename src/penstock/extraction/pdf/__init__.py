@@ -1,0 +1,1 @@
+"""PDF: text with its places, headings, pages to draw, repair, and bombs."""

@@ -1,0 +1,1 @@
+"""Text, and what is text with marks in it: web pages, mails, tables, notebooks."""
