@@ -30,6 +30,8 @@
     │   ├── BodyTooLarge            413: more bytes than limits.bytes
     │   ├── BadValue                422: understood, and not possible: a name, a setting, metadata
     │   ├── KeyReused               422: this Idempotency-Key came with another body
+    │   ├── FetchRefused            422: a URL that is not followed, or whose server says no (also Permanent)
+    │   ├── FetchFailed             502: a URL's server is away or in trouble; it may pass (also Transient)
     │   └── StorageFull             507: no room in the blob store
     └── JobFailure                  what a handler may raise to say what shall happen to its job
         ├── Transient               try again, with backoff (so is every exception that is not listed here)
@@ -277,6 +279,22 @@ class KeyReused(Refused):
     """The Idempotency-Key came with another body before."""
 
     status = 422
+
+
+class FetchRefused(Refused, Permanent):
+    """A URL that may not be followed, or that leads to nothing that can be taken; to a job, never again."""
+
+    status = 422
+
+
+class FetchFailed(Refused, Transient):
+    """A URL could not be read just now; `retry_after` is what its server asked for, if it did."""
+
+    status = 502
+
+    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class StorageFull(Refused):

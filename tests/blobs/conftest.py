@@ -1,11 +1,14 @@
-"""A store in a folder of its own."""
+"""Stores of their own for each test: a folder, or a prefix of a bucket."""
 
-from collections.abc import AsyncIterator
+import secrets
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from penstock.blobs import Store
 from penstock.blobs.local import LocalStore
+from tests.blobs import servers
 
 
 async def pieces(*contents: bytes) -> AsyncIterator[bytes]:
@@ -18,5 +21,25 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path / "blobs")
 
 
-async def keys_of(store: LocalStore) -> list[str]:
+@pytest.fixture(scope="session")
+def s3() -> Iterator[servers.Cloud]:
+    with servers.s3() as cloud:
+        yield cloud
+
+
+@pytest.fixture(scope="session")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Cloud]:
+    with servers.azure(tmp_path_factory.mktemp("azurite")) as cloud:
+        yield cloud
+
+
+@pytest.fixture(params=["folder", "s3", "azure"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "folder":
+        return LocalStore(tmp_path / "blobs")
+    cloud: servers.Cloud = request.getfixturevalue(request.param)
+    return cloud.open(tmp_path, secrets.token_hex(8))
+
+
+async def keys_of(store: Store) -> list[str]:
     return sorted([key async for key, _ in store.keys("")])

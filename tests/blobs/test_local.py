@@ -1,4 +1,4 @@
-"""A folder as a blob store: what was written is there, whole and durable; what was not leaves nothing."""
+"""What is special to a folder: it is durable, and what was not written whole leaves nothing. The rest is in test_store.py."""
 
 import asyncio
 import hashlib
@@ -15,7 +15,7 @@ import pytest
 
 from penstock.blobs import open_store
 from penstock.blobs.local import BLOCK, LocalStore
-from penstock.errors import BodyTooLarge, NotFound, StorageFull
+from penstock.errors import BodyTooLarge, StorageFull
 from penstock.settings import Settings
 from penstock.settings.model import BlobSettings
 from tests.blobs.conftest import keys_of, pieces
@@ -36,39 +36,6 @@ async def test_what_was_written_is_read(store: LocalStore, sizes: list[int]) -> 
         assert os.fstat(file.fileno()).st_size == len(whole)
     assert await keys_of(store) == [stored.key]
     assert (await asyncio.to_thread(store.path(stored.key).stat)).st_mode & 0o777 == 0o600
-
-
-async def test_removing(store: LocalStore) -> None:
-    stored = await store.write(pieces(b"x"), most=1)
-    await store.remove(stored.key)
-    await store.remove(stored.key)  # again is the same
-    with pytest.raises(NotFound, match=r"is blobs\.folder the same for all processes"):
-        async with store.open(stored.key):
-            pass
-    with pytest.raises(NotFound):
-        [piece async for piece in store.read(stored.key)]
-
-
-@pytest.mark.parametrize("key", ["", "../../etc/passwd", "a" * 31, "A" * 32, "a" * 32 + "\n", "/" + "a" * 31])
-async def test_only_our_own_keys_are_keys(store: LocalStore, key: str) -> None:
-    with pytest.raises(NotFound, match="not a key"):
-        async with store.open(key):
-            pass
-
-
-async def test_keys_by_their_beginning(store: LocalStore) -> None:
-    made = sorted([(await store.write(pieces(b"x"), most=1)).key for _ in range(40)])
-    assert await keys_of(store) == made
-    for prefix in ("0", made[0][:2], made[0][:5], made[0]):
-        assert [key async for key, _ in store.keys(prefix)] == [key for key in made if key.startswith(prefix)]
-
-
-async def test_too_many_bytes_leave_nothing(store: LocalStore) -> None:
-    with pytest.raises(BodyTooLarge, match="More than 1,000 bytes"):
-        await store.write(pieces(b"x" * 600, b"x" * 600), most=1000)
-    with pytest.raises(BodyTooLarge):
-        await store.write(pieces(*[b"x" * 100_000] * 30), most=2_500_000)
-    assert await keys_of(store) == []
 
 
 async def test_an_endless_body_is_given_up_at_the_limit(store: LocalStore) -> None:
@@ -127,11 +94,6 @@ async def test_a_cancellation_at_any_moment_leaves_all_or_nothing(store: LocalSt
         else:
             assert await keys_of(store) == [stored.key]
             await store.remove(stored.key)
-
-
-async def test_many_at_once(store: LocalStore) -> None:
-    stored = await asyncio.gather(*(store.write(pieces(b"%d" % n), most=10) for n in range(50)))
-    assert sorted(each.key for each in stored) == await keys_of(store)
 
 
 @pytest.fixture

@@ -60,7 +60,9 @@ async def test_a_change_counts_from_then_on(office: Office) -> None:
         await find_collection(office.app, "files")
     with pytest.raises(NameTaken):
         await change_collection(office.app, "papers", new_name="taken")
-    await change_collection(office.app, "papers", model="other")
+    with pytest.raises(BadValue, match="There is no embedding model 'other'"):
+        await change_collection(office.app, "papers", model="other")
+    await change_collection(office.app, "papers", search_language="french")
     await office.add(collection="papers")
     with pytest.raises(WrongState, match="cannot be changed while there are documents"):
         await change_collection(office.app, "papers", search_language="german")

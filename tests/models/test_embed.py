@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from penstock.errors import BadSetting
-from penstock.models import Model, Models, open_model
+from penstock.models import LocalModel, Models, open_model
 from penstock.models.embed import BATCH
 
 
@@ -36,8 +36,8 @@ def slow() -> Slow:
 
 
 @pytest.fixture
-def model(slow: Slow) -> Model:
-    return Model("slow", 1, lambda: slow)
+def model(slow: Slow) -> LocalModel:
+    return LocalModel("slow", 1, lambda: slow)
 
 
 async def until_busy(slow: Slow) -> None:
@@ -45,7 +45,7 @@ async def until_busy(slow: Slow) -> None:
     slow.busy.clear()
 
 
-async def test_what_came_meanwhile_goes_out_together(model: Model, slow: Slow) -> None:
+async def test_what_came_meanwhile_goes_out_together(model: LocalModel, slow: Slow) -> None:
     first = asyncio.create_task(model.embed(["a"]))
     await until_busy(slow)
     others = [asyncio.create_task(model.embed(["b" * n, "c"])) for n in (2, 3, 4)]
@@ -57,7 +57,7 @@ async def test_what_came_meanwhile_goes_out_together(model: Model, slow: Slow) -
     assert [len(batch) for batch in slow.batches] == [1, 6]
 
 
-async def test_batches_are_bounded_and_a_long_list_takes_turns(model: Model, slow: Slow) -> None:
+async def test_batches_are_bounded_and_a_long_list_takes_turns(model: LocalModel, slow: Slow) -> None:
     slow.may.release(100)
     rows, [[one]] = await asyncio.gather(model.embed(["x"] * (3 * BATCH + 1)), model.embed(["yy"]))
 
@@ -66,14 +66,22 @@ async def test_batches_are_bounded_and_a_long_list_takes_turns(model: Model, slo
     assert ["yy"] in [batch[-1:] for batch in slow.batches[:2]], "it did not wait for the whole list"
 
 
-async def test_an_error_reaches_those_of_its_batch_and_no_other(model: Model, slow: Slow) -> None:
+async def test_a_slow_model_has_small_batches(slow: Slow) -> None:
+    model = LocalModel("slower", 1, lambda: slow, batch=3)
+    slow.may.release(100)
+    assert len(await model.embed(["x"] * 7)) == 7
+    assert [len(batch) for batch in slow.batches] == [3, 3, 1]
+    await model.aclose()
+
+
+async def test_an_error_reaches_those_of_its_batch_and_no_other(model: LocalModel, slow: Slow) -> None:
     slow.may.release(100)
     with pytest.raises(ValueError, match="bad text"):
         await model.embed(["bad"])
     assert (await model.embed(["good"])).tolist() == [[4]]
 
 
-async def test_a_caller_who_gives_up_harms_nobody(model: Model, slow: Slow) -> None:
+async def test_a_caller_who_gives_up_harms_nobody(model: LocalModel, slow: Slow) -> None:
     first = asyncio.create_task(model.embed(["a"]))
     await until_busy(slow)
     impatient, patient = asyncio.create_task(model.embed(["b"])), asyncio.create_task(model.embed(["c"]))
@@ -85,7 +93,7 @@ async def test_a_caller_who_gives_up_harms_nobody(model: Model, slow: Slow) -> N
     assert (await first).tolist() == [[1]]
 
 
-async def test_no_texts_are_no_work(model: Model, slow: Slow) -> None:
+async def test_no_texts_are_no_work(model: LocalModel, slow: Slow) -> None:
     assert (await model.embed([])).shape == (0, 1)
     assert slow.batches == []
 

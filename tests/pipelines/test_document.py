@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.documents import Document, Upload, create_collection, find_document, list_documents, show_document
-from penstock.extraction.boxes import TASKS
+from penstock.extraction.box.boxes import TASKS
 from penstock.pipelines import Product, document
 from penstock.settings import DatabaseUrl
 from tests.scenarios.made import archive, story

@@ -4,11 +4,13 @@ A key says nothing about the content: the digest is known only after the last by
 Who gave which bytes which key is in the table `penstock.blobs`; a key that is not in it is garbage, and is collected.
 """
 
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
+from penstock.errors import Transient
 from penstock.settings import Settings
 
 
@@ -41,7 +43,29 @@ class Store(Protocol):
 
 
 def open_store(settings: Settings) -> Store:
-    """The store that the settings name: a folder."""
+    """The store that the settings name: a bucket, or a folder."""
+    if settings.blobs.url:
+        from penstock.blobs.cloud import open_cloud
+
+        return open_cloud(settings)
     from penstock.blobs.local import LocalStore
 
     return LocalStore(settings.blobs.folder or settings.home / "blobs")
+
+
+async def probe(store: Store) -> None:
+    """Write some bytes, read them back and remove them; what is wrong with the store is raised."""
+    content = secrets.token_bytes(32)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield content
+
+    stored = await store.write(pieces(), most=len(content))
+    try:
+        found = b"".join([piece async for piece in store.read(stored.key)])
+    finally:
+        await store.remove(stored.key)
+    if found != content:
+        raise Transient(
+            "The blob store gave back other bytes than were written to it. Check its disk, or its endpoint."
+        )

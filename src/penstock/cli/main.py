@@ -21,6 +21,7 @@ from penstock.cli import (
     fleet,
     jobs,
     limits,
+    model,
     pausing,
     processes,
     schedule,
@@ -46,6 +47,7 @@ app.command("search")(search.search)
 app.command("status")(status.status)
 app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")
+app.add_typer(model.app, name="model")
 app.command("api")(processes.api)
 app.command("worker")(processes.worker)
 app.command("fleet")(fleet.fleet)

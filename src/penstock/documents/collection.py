@@ -15,7 +15,8 @@ from penstock.database import Session, statements
 from penstock.documents.deletion import delete_page
 from penstock.documents.naming import check_collection_name
 from penstock.engine import Penstock
-from penstock.errors import BadValue, NameTaken, NotFound, WrongState
+from penstock.errors import BadSetting, BadValue, NameTaken, NotFound, WrongState
+from penstock.models import open_model
 from penstock.settings.model import CollectionSettings
 
 sql = statements(__file__)
@@ -48,6 +49,7 @@ async def create_collection(app: Penstock, name: str, *, tenant: str = "default"
     """Make a collection; NameTaken if there is one of this name."""
     name = check_collection_name(name)
     chosen = _check_settings(app.settings.collections, settings)
+    _check_model(app, chosen.model)
     row = await app.database.pool.repeat(
         lambda session: sql.create_collection.first(session, tenant=tenant, name=name, **chosen.model_dump())
     )
@@ -98,6 +100,8 @@ async def change_collection(
         present = CollectionSettings(**{key: row[key] for key in CollectionSettings.model_fields})
         chosen = _check_settings(present, wanted)
         changed = [key for key in FIXED if getattr(chosen, key) != getattr(present, key)]
+        if "model" in changed:
+            _check_model(app, chosen.model)
         if changed and await sql.has_documents.value(tx, id=row["id"]):
             raise WrongState(
                 f"The {changed[0].replace('_', ' ')} of {name} cannot be changed while there are documents in it: they are "
@@ -146,6 +150,13 @@ def _check_settings(present: CollectionSettings, wanted: dict[str, Any]) -> Coll
             f"A chunk_overlap of {chosen.chunk_overlap} is more than half of the chunk_size of {chosen.chunk_size}: lower it."
         )
     return chosen
+
+
+def _check_model(app: Penstock, name: str) -> None:
+    try:
+        open_model(name, app.settings)
+    except BadSetting as error:
+        raise BadValue(str(error)) from None
 
 
 def _read(row: Record) -> Collection:

@@ -1,5 +1,6 @@
 """What turns text into vectors."""
 
-from penstock.models.embed import Embedder, Model, Models, open_model
+from penstock.models.catalog import Known, Models, list_models, minilm_folder, open_model
+from penstock.models.embed import Embedder, LocalModel, Model
 
-__all__ = ["Embedder", "Model", "Models", "open_model"]
+__all__ = ["Embedder", "Known", "LocalModel", "Model", "Models", "list_models", "minilm_folder", "open_model"]

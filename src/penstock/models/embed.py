@@ -1,18 +1,17 @@
-"""Models by name, and the batching of what is to be embedded.
+"""What a model is, and the batching of what is to be embedded in this process.
 
     model = open_model("static")
     vectors = await model.embed(["one text", "another"])      # float32, one row of length 1 for each text
 
-The work runs in a thread of the model's own. What is asked for while a batch runs goes out together in the next one, up to
-`BATCH` texts; so many documents share a batch, and a single question waits for one batch at most.
+A `LocalModel` works in a thread of its own. What is asked for while a batch runs goes out together in the next one, up to a
+number of texts; so many documents share a batch, and a single question waits for one batch at most. A remote one (remote.py)
+needs no thread.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
-
-from penstock.errors import BadSetting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,18 +20,37 @@ if TYPE_CHECKING:
 BATCH = 256  # texts: some 50 ms of the built-in model
 
 
+class Model(Protocol):
+    """A model with a name, wherever it runs."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimensions(self) -> int: ...
+
+    async def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]":
+        """One row of length 1 for each text, zeros for a text without a word that the model knows."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of threads and connections; what is under way in a thread is finished."""
+        ...
+
+
 class Embedder(Protocol):
     """A model in this process; it is made and called in one thread."""
 
     def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]": ...
 
 
-class Model:
-    """A model with a name; its weights are read when it is first used."""
+class LocalModel:
+    """A model of this process; its weights are read when it is first used."""
 
-    def __init__(self, name: str, dimensions: int, load: Callable[[], Embedder]) -> None:
+    def __init__(self, name: str, dimensions: int, load: Callable[[], Embedder], *, batch: int = BATCH) -> None:
         self.name = name
         self.dimensions = dimensions
+        self._batch = batch
         self._load = load
         self._embedder: Embedder | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"model-{name}")
@@ -47,9 +65,9 @@ class Model:
             return np.zeros((0, self.dimensions), dtype=np.float32)
         loop = asyncio.get_running_loop()
         parts = []
-        for start in range(0, len(texts), BATCH):  # a long list takes its turn with the others
+        for start in range(0, len(texts), self._batch):  # a long list takes its turn with the others
             future: asyncio.Future[NDArray[np.float32]] = loop.create_future()
-            self._asked.append((texts[start : start + BATCH], future))
+            self._asked.append((texts[start : start + self._batch], future))
             if self._running is None or self._running.done():
                 self._running = asyncio.create_task(self._run(), name=f"embed-{self.name}")
             parts.append(await future)
@@ -58,6 +76,9 @@ class Model:
     def close(self) -> None:
         """Let the thread end; what is under way is finished."""
         self._thread.shutdown(wait=False)
+
+    async def aclose(self) -> None:
+        self.close()
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -86,7 +107,7 @@ class Model:
         """As many requests as fit into a batch, in their order, and at least one."""
         count, size = 0, 0
         for texts, _ in self._asked:
-            if count and size + len(texts) > BATCH:
+            if count and size + len(texts) > self._batch:
                 break
             count, size = count + 1, size + len(texts)
         batch, self._asked = self._asked[:count], self._asked[count:]
@@ -96,33 +117,3 @@ class Model:
         if self._embedder is None:
             self._embedder = self._load()
         return self._embedder.embed(texts)
-
-
-class Models:
-    """The models of one process, each opened when it is first asked for."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, Model] = {}
-
-    def open(self, name: str) -> Model:
-        if name not in self._open:
-            self._open[name] = open_model(name)
-        return self._open[name]
-
-    def close(self) -> None:
-        for model in self._open.values():
-            model.close()
-        self._open.clear()
-
-
-def open_model(name: str) -> Model:
-    """The model of this name; nothing is read yet."""
-    if name != "static":
-        raise BadSetting(f"There is no embedding model {name!r}: the one that comes with Penstock is `static`.")
-    return Model(name, 256, _load_static)
-
-
-def _load_static() -> Embedder:
-    from penstock.models.static import StaticModel
-
-    return StaticModel()

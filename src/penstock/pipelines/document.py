@@ -9,7 +9,7 @@ What cannot be read raises: the job dies with the reason, and the document follo
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from penstock.blobs import Store, Stored
 from penstock.documents import Announcer, Work, add_members, count_family, keep_pages, load_work, publish
@@ -21,6 +21,10 @@ from penstock.extraction.chunk import Chunk, split
 from penstock.extraction.reading import Gap, Page, Reading, decode_gap, decode_page
 from penstock.models import Models
 from penstock.search import Entry, Index, Passage, prepare_model
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -246,7 +250,7 @@ class Preparing:
     async def _embed(self, ctx: Context, work: Work, batch: Sequence[Chunk], first: int) -> Entry:
         ctx.enter("embed")
         passages = [Passage(chunk.page, chunk.start, chunk.stop, chunk.heading, chunk.text) for chunk in batch]
-        vectors = await self._models.open(work.model).embed([_with_heading(chunk) for chunk in batch])
+        vectors = await self._vectors(ctx, work.model, [_with_heading(chunk) for chunk in batch])
         return await aside(
             sum(len(chunk.text) for chunk in batch),
             Entry.of,
@@ -258,6 +262,14 @@ class Preparing:
             passages=passages,
             vectors=vectors,
         )
+
+    async def _vectors(self, ctx: Context, name: str, texts: Sequence[str]) -> "NDArray[np.float32]":
+        """A model behind an address has permits, and a breaker for when it is away; one of this process needs neither."""
+        model = self._models.open(name)
+        if name not in self._app.settings.models:
+            return await model.embed(texts)
+        async with ctx.limit(model_limit(name)):
+            return await model.embed(texts)
 
     async def _clear(self, ctx: Context, work: Work) -> None:
         """An earlier attempt may have written some batches of this version."""
@@ -272,6 +284,11 @@ async def aside(characters: int, work: Callable[..., T], *arguments: Any, **opti
     if characters < SMALL:
         return work(*arguments, **options)
     return await asyncio.to_thread(work, *arguments, **options)
+
+
+def model_limit(name: str) -> str:
+    """The limit of the calls to a remote model."""
+    return f"model-{name}"
 
 
 def _with_heading(chunk: Chunk) -> str:

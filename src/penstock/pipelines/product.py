@@ -15,12 +15,13 @@ from penstock.documents import Announcer, Intake
 from penstock.engine import Penstock
 from penstock.extraction import Boxes
 from penstock.models import Models
-from penstock.pipelines.document import Preparing
+from penstock.pipelines.document import Preparing, model_limit
 from penstock.pipelines.upkeep import Upkeep
 from penstock.settings import Settings
 
 QUEUE = "documents"
 UPKEEP_QUEUE = "upkeep"
+MODEL_CALLS = 8  # of the whole fleet to one remote model at a time
 
 
 class Product:
@@ -28,12 +29,14 @@ class Product:
 
     def __init__(self, *, role: str = "app", **settings: Any) -> None:
         self.app = Penstock(role=role, **settings)
-        self.models = Models()
+        self.models = Models(self.settings)
         self.boxes = Boxes(self.settings)
         self.store: Store = open_store(self.settings)
         self.announcer = Announcer(self.app)
         self.intake = Intake(self.app, self.store)
         preparing = Preparing(self.app, self.store, self.boxes, self.models, self.announcer)
+        for name in self.settings.models:
+            self.app.limit(model_limit(name), MODEL_CALLS)
         limits = self.settings.limits
         self.app.job(queue=QUEUE, timeout="1h", retries=3, depth=limits.waiting)(preparing.prepare_document)
         self.app.job(queue=QUEUE, timeout="15m", retries=3)(preparing.ocr_pages)
@@ -61,5 +64,6 @@ class Product:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.boxes.close()
+        await self.models.aclose()
         await self.announcer.close()
         await self.app.__aexit__(kind, error, trace)

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from penstock.errors import BadSetting
-from penstock.settings.model import FIELDS, SECTIONS, Settings, default_home
+from penstock.settings.model import FIELDS, SECTIONS, TABLES, Settings, default_home, find_field
 from penstock.settings.values import DatabaseUrl, Folder, mask_credentials
 
 FILE = "penstock.toml"
@@ -76,7 +76,8 @@ def load_settings(
     settings = _validated(given, problems)
     if settings is None or problems:
         raise BadSetting("\n".join(mask_credentials(problem) for problem in problems))
-    return Loaded(settings, {key: given[key].origin if key in given else "default" for key in FIELDS})
+    origins = {key: given[key].origin if key in given else "default" for key in FIELDS}
+    return Loaded(settings, origins | {key: entry.origin for key, entry in given.items() if key not in FIELDS})
 
 
 def _working_folder() -> Path:
@@ -129,7 +130,7 @@ def _argument_entries(overrides: Mapping[str, object], folder: Path) -> Iterator
 def _pairs(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Flatten the tables of sections that exist; any other table stays one value, to be refused as such."""
     for name, value in table.items():
-        if prefix + name in SECTIONS and isinstance(value, Mapping):
+        if isinstance(value, Mapping) and (prefix + name in {*SECTIONS, *TABLES} or prefix[:-1] in TABLES):
             yield from _pairs(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
@@ -146,7 +147,7 @@ def _accepted(entries: Iterator[_Entry], problems: list[str]) -> dict[str, _Entr
 
 
 def _refusal(entry: _Entry) -> str | None:
-    if entry.written != entry.spell(entry.key) or entry.key not in {*FIELDS, *SECTIONS}:
+    if entry.written != entry.spell(entry.key) or (entry.key not in SECTIONS and find_field(entry.key) is None):
         return f"{entry.name} is not a setting. {_advice(entry)}"
     if entry.key in SECTIONS:
         example = entry.spell(f"{entry.key}.{next(iter(SECTIONS[entry.key].model_fields))}")
@@ -167,7 +168,7 @@ def _advice(entry: _Entry) -> str:
 def _anchored(entry: _Entry) -> _Entry:
     """A relative path starts where it was written, not where the process runs."""
     value = entry.value
-    if Path not in _kinds(FIELDS[entry.key]) or not isinstance(value, str | Path) or not str(value).strip():
+    if Path not in _kinds(_field(entry.key)) or not isinstance(value, str | Path) or not str(value).strip():
         return entry
     path = entry.folder / value if not str(value).startswith("~") else Path(value)
     return replace(entry, value=path)
@@ -176,8 +177,10 @@ def _anchored(entry: _Entry) -> _Entry:
 def _validated(given: Mapping[str, _Entry], problems: list[str]) -> Settings | None:
     tree: dict[str, Any] = {}
     for key, entry in given.items():
-        section, _, name = key.rpartition(".")
-        table = tree.setdefault(section, {}) if section else tree
+        *sections, name = key.split(".")
+        table = tree
+        for section in sections:
+            table = table.setdefault(section, {})
         table[name] = entry.value
     try:
         return Settings.model_validate(tree, context={"names": {key: entry.name for key, entry in given.items()}})
@@ -194,7 +197,7 @@ def _sentences(details: ErrorDetails, given: Mapping[str, _Entry]) -> Iterator[s
     if not key:
         yield from own.splitlines()
     elif key in given:  # else a default that could not be computed from a wrong value, which has its own line
-        entry, info = given[key], FIELDS[key]
+        entry, info = given[key], _field(key)
         is_value = "" if _is_secret(info) else f" is {_shortened(entry.value)}, but"
         yield f"{entry.name}: {own}" if own else f"{entry.name}{is_value} must be {_expected(info)}."
 
@@ -220,7 +223,15 @@ def _expected(info: FieldInfo) -> str:
         return "the path of a folder"
     if DatabaseUrl in kinds:
         return "text, such as postgresql://user@host:5432/name"
-    return f"text, such as {info.default}"
+    return f"text, such as {info.examples[0] if info.examples else info.default}"
+
+
+def _field(key: str) -> FieldInfo:
+    """Of a key that was accepted."""
+    info = find_field(key)
+    if info is None:
+        raise KeyError(key)
+    return info
 
 
 def _kinds(info: FieldInfo) -> tuple[object, ...]:

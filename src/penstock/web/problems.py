@@ -20,6 +20,7 @@ from penstock.errors import (
     BadJob,
     CannotStart,
     DatabaseTrouble,
+    JobFailure,
     KeyInFlight,
     NameTaken,
     PenstockError,
@@ -125,8 +126,10 @@ def handle_problems(app: FastAPI) -> None:
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RateLimited, _refused)
     app.add_exception_handler(BadJob, _refused)
+    app.add_exception_handler(JobFailure, _refused)  # what a question met on its way: a model or a bucket that is away
     app.add_exception_handler(DatabaseTrouble, _database_away)
     app.add_exception_handler(CannotStart, _database_away)
+    app.add_exception_handler(TimeoutError, _late)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(ClientDisconnect, _gone)
@@ -143,6 +146,11 @@ async def _database_away(request: Request, error: Exception) -> Response:
     log.warning("a request met a database in trouble", path=request.url.path, error=str(error))
     detail = "The database does not answer just now. Try again in a few seconds; if it lasts, see /health/ready."
     return plain(503, detail, {"Retry-After": SOON})
+
+
+async def _late(request: Request, error: Exception) -> Response:
+    log.warning("a request waited in vain", path=request.url.path, error=str(error))
+    return plain(503, str(error) or "Something that was needed did not answer in time.", {"Retry-After": SOON})
 
 
 async def _http(request: Request, error: Exception) -> Response:

@@ -1,0 +1,102 @@
+"""Models by name: the built-in one, MiniLM once it is installed, and those of the settings.
+
+A name belongs to its vectors for as long as a collection has them: `static` and `minilm` are fixed, and the tables
+`[models.NAME]` of the settings add others, which cannot take those two names.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import BadSetting
+from penstock.models.embed import Embedder, LocalModel, Model
+from penstock.models.minilm import is_installed
+from penstock.settings import Settings
+
+BUILT_IN = "static"
+MINILM = "minilm"
+
+
+@dataclass(frozen=True)
+class Known:
+    """A model that can be named, for people; `ready` is whether it can be used now."""
+
+    name: str
+    dimensions: int
+    ready: bool
+    about: str
+
+
+class Models:
+    """The models of one process, each opened when it is first asked for."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._settings = settings
+        self._open: dict[str, Model] = {}
+
+    def open(self, name: str) -> Model:
+        if name not in self._open:
+            self._open[name] = open_model(name, self._settings)
+        return self._open[name]
+
+    def close(self) -> None:
+        """Let the threads end. Connections need a loop for that: `aclose`."""
+        for model in self._open.values():
+            if isinstance(model, LocalModel):
+                model.close()
+        self._open.clear()
+
+    async def aclose(self) -> None:
+        while self._open:
+            _, model = self._open.popitem()
+            await model.aclose()
+
+
+def open_model(name: str, settings: Settings | None = None) -> Model:
+    """The model of this name; nothing is read and nobody is called yet."""
+    if name == BUILT_IN:
+        return LocalModel(name, 256, _load_static)
+    if name == MINILM:
+        if settings is None or not is_installed(minilm_folder(settings)):
+            raise BadSetting("The embedding model minilm is not installed: run `penstock model install minilm`.")
+        folder = minilm_folder(settings)
+        return LocalModel(name, 384, lambda: _load_minilm(folder), batch=8)  # half a second: a question may wait
+    if settings is not None and name in settings.models:
+        from penstock.models.remote import RemoteModel
+
+        return RemoteModel(name, settings.models[name])
+    raise BadSetting(f"There is no embedding model {name!r}: {_choices(settings)}.")
+
+
+def list_models(settings: Settings) -> list[Known]:
+    """All that `open_model` knows by name, the built-in one first."""
+    installed = is_installed(minilm_folder(settings))
+    about = "in this process" if installed else "not installed: run `penstock model install minilm`"
+    return [
+        Known(BUILT_IN, 256, True, "in this process, comes with Penstock"),
+        Known(MINILM, 384, installed, about),
+        *(
+            Known(name, chosen.dimensions, True, f"{chosen.model} at {chosen.url}")
+            for name, chosen in sorted(settings.models.items())
+        ),
+    ]
+
+
+def minilm_folder(settings: Settings) -> Path:
+    return settings.home / "models" / MINILM
+
+
+def _choices(settings: Settings | None) -> str:
+    configured = "".join(f", `{name}`" for name in sorted(settings.models)) if settings else ""
+    return f"there are `static`, `minilm`{configured}, and what a table [models.NAME] of the settings adds"
+
+
+def _load_static() -> Embedder:
+    from penstock.models.static import StaticModel
+
+    return StaticModel()
+
+
+def _load_minilm(folder: Path) -> Embedder:
+    from penstock.models.minilm import MiniLM
+
+    return MiniLM(folder)
