@@ -14,6 +14,7 @@ from penstock.blobs import Store, open_store
 from penstock.documents import Announcer, Intake
 from penstock.engine import Penstock
 from penstock.extraction import Boxes
+from penstock.fetch import Fetcher
 from penstock.models import Models
 from penstock.pipelines.document import Preparing, model_limit
 from penstock.pipelines.upkeep import Upkeep
@@ -30,6 +31,7 @@ class Product:
     def __init__(self, *, role: str = "app", **settings: Any) -> None:
         self.app = Penstock(role=role, **settings)
         self.models = Models(self.settings)
+        self.fetcher = Fetcher(self.settings.fetch)
         self.boxes = Boxes(self.settings)
         self.store: Store = open_store(self.settings)
         self.announcer = Announcer(self.app)

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 from penstock.documents import Upload
 from penstock.errors import BadRequest, BodyTooLarge, PenstockError, RateLimited, Refused
 from penstock.pipelines import Product
+from penstock.web import links
 from penstock.web.bodies import check_head, pieces
 from penstock.web.forms import Form, Part
 from penstock.web.parameters import CollectionName, Open, decode_metadata
@@ -65,7 +66,12 @@ class FileAnswer(BaseModel):
 RAW = {
     "requestBody": {
         "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        "content": {
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            links.MEDIA_TYPE: {
+                "schema": {"type": "object", "required": ["url"], "properties": {"url": {"type": "string"}}}
+            },
+        },
     }
 }
 FORM = {
@@ -100,7 +106,7 @@ async def put_document(  # noqa: PLR0913  a parameter of the request is an argum
     uploaded_by: UploadedBy = "",
     key: Key = None,
 ) -> Response:
-    """Accept a file; its bytes are the body. 409 if there is one of this name, with its number as `existing`."""
+    """Accept a file: the body is its bytes, or a link to it. 409 if there is one of this name, its number as `existing`."""
     most = product.app.settings.limits.bytes
     size = check_head(request, most)
     text, where = (metadata, "metadata") if metadata is not None else (metadata_header, "X-Penstock-Metadata")
@@ -114,9 +120,13 @@ async def put_document(  # noqa: PLR0913  a parameter of the request is an argum
         replace=replace,
         idempotency_key=key,
     )
-    answer = (await product.intake.accept(upload)).answer()
+    if links.is_link(request):
+        async with product.fetcher.open(await links.read_link(request), most=most) as found:
+            made = await product.intake.accept(dataclasses.replace(upload, content=found.pieces(), size=found.size))
+    else:
+        made = await product.intake.accept(upload)
     product.announcer.tell()
-    return accepted(answer)
+    return accepted(made.answer())
 
 
 @routes.post(
