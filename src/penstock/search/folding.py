@@ -19,7 +19,8 @@ INDEXED_BITE = 50  # of them with an index, at some 2.5 ms each
 REBUILT_UP_TO = (
     200_000  # vectors of an index that is made anew when a quarter more has come: a tenth of the work of adding it
 )
-BUILD_MEMORY = "512MB"
+BUILD_MEMORY = range(64, 2048)  # megabytes: at least and at most
+BUILT_IN_A_MEGABYTE = 800  # vectors of an index that is being made: 512 MB were full with 550,000
 BUILD_LIMIT = 6 * 3600.0  # seconds
 
 
@@ -65,7 +66,8 @@ async def _fold_vectors(database: Database, session: Session, collection: int, m
     if complete and (folded + tail > REBUILT_UP_TO or 4 * tail < folded):
         return await _move(database, table, collection, INDEXED_BITE)
     # Without a limit of time, and with memory for the whole graph: past it, building is many times slower.
-    await session.execute(f"set statement_timeout = 0; set maintenance_work_mem = '{BUILD_MEMORY}'")
+    memory = min(max((folded + tail) // BUILT_IN_A_MEGABYTE, BUILD_MEMORY.start), BUILD_MEMORY.stop)
+    await session.execute(f"set statement_timeout = 0; set maintenance_work_mem = '{memory}MB'")
     await session.execute(table.statement("drop_index", collection=collection).text, timeout=BUILD_LIMIT)
     moved = await _move(database, table, collection, UNINDEXED_BITE)
     await session.execute(table.statement("build_index", collection=collection).text, timeout=BUILD_LIMIT)
