@@ -26,7 +26,7 @@ import pytest
 
 from penstock.blobs import Store, open_store
 from penstock.settings import Settings
-from penstock.settings.model import BlobSettings
+from penstock.settings.outside import BlobSettings
 
 ACCOUNT = "penstocktests"
 SECRET = "canary-of-the-bucket"

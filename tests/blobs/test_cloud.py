@@ -14,7 +14,8 @@ from penstock.blobs.cloud import CloudStore
 from penstock.blobs.upload import PART
 from penstock.errors import BadSetting, BodyTooLarge, StorageFull, Transient
 from penstock.settings import Settings, load_settings
-from penstock.settings.model import BlobSettings, LimitSettings
+from penstock.settings.model import LimitSettings
+from penstock.settings.outside import BlobSettings
 from penstock.settings.page import describe
 from tests.blobs.conftest import keys_of, pieces
 from tests.blobs.servers import SECRET, Cloud

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from penstock.errors import Permanent, RateLimited, Transient
 from penstock.models.answer import seconds
 from penstock.models.remote import RemoteModel, batches
-from penstock.settings.model import ModelSettings
+from penstock.settings.outside import ModelSettings
 from penstock.telemetry import mask
 from tests.models.endpoint import Server, serve, told
 

@@ -16,13 +16,13 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from penstock.blobs.store import Stored
+from penstock.blobs.upload import to_the_end
 from penstock.errors import BodyTooLarge, NotFound, StorageFull
 
 T = TypeVar("T")
@@ -53,9 +53,9 @@ class LocalStore:
                 last = block
             if writing is not None:
                 await writing
-            return await _to_the_end(partial(draft.keep, last))  # a small file is one visit to a thread
+            return await to_the_end(asyncio.to_thread(draft.keep, last))  # a small file is one visit to a thread
         except BaseException as error:
-            await _to_the_end(draft.drop)
+            await to_the_end(asyncio.to_thread(draft.drop))
             if writing is not None:
                 await asyncio.gather(writing, return_exceptions=True)  # what it says comes second
             if isinstance(error, OSError) and error.errno in FULL:
@@ -187,20 +187,6 @@ async def _blocks(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             waiting, size = [], 0
     if waiting:
         yield b"".join(waiting)
-
-
-async def _to_the_end(function: Callable[[], T]) -> T:
-    """Run it in a thread, and wait for its end also when we are cancelled: it must not be left alone with our file."""
-    task = asyncio.create_task(asyncio.to_thread(function))
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
-    return task.result()
 
 
 def _list_files(folder: Path) -> list[tuple[str, float]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.fetch.address import Exceptions
 from penstock.fetch.resolving import Resolve, look_up
-from penstock.settings.model import FetchSettings
+from penstock.settings.outside import FetchSettings
 
 if TYPE_CHECKING:
     from penstock.fetch.response import Response

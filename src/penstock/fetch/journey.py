@@ -21,7 +21,7 @@ from penstock.fetch.judgement import judge, told
 from penstock.fetch.resolving import Resolve, checked_addresses
 from penstock.fetch.response import Response
 from penstock.fetch.target import Target, read_target
-from penstock.settings.model import FetchSettings
+from penstock.settings.outside import FetchSettings
 
 HEADERS = {"User-Agent": "Penstock", "Accept": "*/*", "Accept-Encoding": "identity"}
 REDIRECTS = {301, 302, 303, 307, 308}

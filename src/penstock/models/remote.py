@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Permanent, Transient
 from penstock.models.answer import failure, vectors
-from penstock.settings.model import ModelSettings
+from penstock.settings.outside import ModelSettings
 from penstock.telemetry import hide
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from operator import attrgetter
 
 from pydantic.fields import FieldInfo
 
-from penstock.settings.model import FIELDS, SECTIONS, Section, Settings
+from penstock.settings.model import FIELDS, SECTIONS, Settings
+from penstock.settings.section import Section
 from penstock.settings.sources import Loaded, variable
 from penstock.settings.values import format_duration
 
