@@ -1,8 +1,9 @@
 """What the outside sees of a running process: log lines, metrics, traces.
 
-One rule above all: a secret is never printed. `hide` registers one; the last step before a line is rendered makes plain
-text or numbers of every value and masks it, so that neither a nested value, an object's repr nor a traceback can carry
-a secret through. Passwords in URLs are masked without being registered. Logs of other packages take the same way.
+One rule above all: a secret is never printed. `hide` registers one, `hide_secrets` all of the settings; the last step before
+a line is rendered makes plain text or numbers of every value and masks it, so that neither a nested value, an object's repr
+nor a traceback can carry a secret through. Passwords in URLs, and what has the shape of a key, are masked without being
+registered. Logs of other packages take the same way; what is kept in the database or sent to a client goes through `mask`.
 
 Only processes of ours call `configure_logging`; a program that imports Penstock keeps its own logging.
 """
@@ -28,7 +29,8 @@ from structlog.stdlib import ExtraAdder, ProcessorFormatter, add_logger_name
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 from typing_extensions import override
 
-from penstock.settings import LogSettings, mask_credentials
+from penstock.settings import LogSettings, Settings, mask_credentials
+from penstock.settings.secret import find_secrets, find_variables, mask_shapes
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -61,9 +63,26 @@ def hide(secret: str) -> None:
         _pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
 
+def hide_secrets(settings: Settings) -> None:
+    """Hide all that these settings know as secret, and what the variables of clouds and of PostgreSQL add to them."""
+    for secret in (*find_secrets(settings), *find_variables(os.environ)):
+        hide(secret)
+
+
 def mask(text: str) -> str:
-    """The text without registered secrets and without passwords in URLs."""
-    return mask_credentials(_pattern.sub("***", text) if _pattern else text)
+    """The text without registered secrets, without passwords in URLs, and without what has the shape of a key."""
+    return mask_shapes(mask_credentials(_pattern.sub("***", text) if _pattern else text))
+
+
+def mask_tracebacks() -> None:
+    """For a process of ours: what Python prints by itself, of a thread that failed or of an object's end, is masked, too."""
+
+    def say(error: BaseException | None, where: object) -> None:
+        lines = "".join(traceback.format_exception(error)) if error is not None else ""
+        sys.stderr.write(mask(f"Ignored in {where!r}:\n{lines}"))
+
+    threading.excepthook = lambda failed: say(failed.exc_value, failed.thread and failed.thread.name)
+    sys.unraisablehook = lambda failed: say(failed.exc_value, failed.err_msg or failed.object)
 
 
 def _masked(value: object, depth: int = 0) -> object:

@@ -10,6 +10,17 @@ from penstock.blobs import Store
 from penstock.blobs.local import LocalStore
 from tests.blobs import servers
 
+CLOUDS = {"s3", "azure"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs a cloud on this machine is for `./dev test --real`, which brings the programs."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "tests/blobs/" in str(item.path):
+            chosen = item.callspec.params.get("any_store") if hasattr(item, "callspec") else None
+            if chosen in CLOUDS or CLOUDS & {*item.fixturenames}:
+                item.add_marker(pytest.mark.real)
+
 
 async def pieces(*contents: bytes) -> AsyncIterator[bytes]:
     for content in contents:

@@ -1,8 +1,8 @@
 """Clouds on this machine: moto's server for S3, Azurite for Azure Blob.
 
 Neither is a dependency of the project: moto needs another python-dateutil than the benchmarks do, and Azurite is a program
-for node. They are taken from PENSTOCK_TEST_MOTO and PENSTOCK_TEST_AZURITE (the paths of `moto_server` and
-`azurite-blob`), or from PATH; without them the tests are skipped.
+for node. `./dev test --real` installs both and names them by PENSTOCK_TEST_MOTO and PENSTOCK_TEST_AZURITE (the paths of
+`moto_server` and `azurite-blob`); otherwise they are taken from PATH. Tests that miss one are skipped, and say so.
 """
 
 import base64
@@ -27,6 +27,7 @@ import pytest
 from penstock.blobs import Store, open_store
 from penstock.settings import Settings
 from penstock.settings.outside import BlobSettings
+from tests.real.conftest import missing
 
 ACCOUNT = "penstocktests"
 SECRET = "canary-of-the-bucket"
@@ -83,7 +84,11 @@ def azure(folder: Path) -> Iterator[Cloud]:
 def _program(variable: str, name: str) -> str:
     found = os.environ.get(variable) or shutil.which(name)
     if not found:
-        pytest.skip(f"{name} is not installed: put it on PATH, or its path into {variable}")
+        how = f"use ./dev test --real, or put its path into {variable}"
+        if name == "azurite-blob" and not shutil.which("npm"):  # nobody has to have node
+            pytest.skip(f"{name} and npm are missing: install npm, then {how}")
+        missing(name, how)
+    assert found
     return found
 
 

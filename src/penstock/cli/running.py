@@ -18,7 +18,7 @@ from signal import SIGINT, SIGTERM, Signals
 import uvloop
 
 from penstock.settings import Settings
-from penstock.telemetry import configure_logging
+from penstock.telemetry import configure_logging, hide_secrets
 
 COLLECT_AFTER = 50_000  # objects: some megabytes
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # of malloc.h
@@ -41,6 +41,7 @@ class Stop:
 
 def run_until_stopped(settings: Settings, main: Callable[[Stop], Awaitable[int]], *, with_parent: bool = False) -> int:
     """Run `main` with a `Stop` that signals set; its result is the exit code."""
+    hide_secrets(settings)
     configure_logging(settings.log)
     _arrange_memory()
 

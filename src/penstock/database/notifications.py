@@ -67,7 +67,7 @@ class Notifications:
         self._echo_every = echo_every
         self._subscriptions: dict[str, set[Subscription]] = {}
         self._changed = asyncio.Event()
-        self._token = ""
+        self._token = ""  # the mark of an echo, not a password  # nosec B105
         self._echoed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.arriving = False

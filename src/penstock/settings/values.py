@@ -27,7 +27,9 @@ _MEMORY_UNITS = {None: 8192, "B": 1, "kB": 2**10, "MB": 2**20, "GB": 2**30, "TB"
 
 def mask_credentials(text: str) -> str:
     """Replace the password of every URL and every `password=` by `***`."""
-    return _NAMED_PASSWORD.sub(r"\1***", _URL_PASSWORD.sub(r"\1***@", text))
+    if "@" in text:  # else the pattern would look for it from every :// to the end
+        text = _URL_PASSWORD.sub(r"\1***@", text)
+    return _NAMED_PASSWORD.sub(r"\1***", text)
 
 
 def parse_duration(text: str | float | timedelta) -> timedelta:

@@ -1,0 +1,117 @@
+"""What is secret: in the settings by their types, in the environment by names, and in any text by the shape of it.
+
+`find_secrets` takes every password and every `SecretStr`, so that a new field cannot be forgotten. `mask_shapes` is for what
+no setting holds: keys and links that Penstock gives away, headers and cookies, and what other people's programs write. A
+name stays readable where there is one; only what follows it is cut.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from pydantic import SecretStr
+
+from penstock.settings.outside import BlobSettings
+from penstock.settings.section import Section
+from penstock.settings.values import DatabaseUrl
+
+# Options of a bucket that may be read by everybody; a value of any other one is a secret.
+_PLAIN_OPTION = re.compile(
+    r"(aws_|azure_|azure_storage_|google_)?"
+    r"((default_)?region|bucket(_name)?|account_name|container(_name)?|(\w+_)?endpoint(_url)?|(\w+_)?id|checksum_algorithm|"
+    r"(allow|use|skip|disable)_\w+|virtual_hosted_style_request|unsigned_payload|s3_express|request_payer|conditional_put|"
+    r"copy_if_not_exists|\w+_(file|path))"
+)
+_PLAIN_VALUE = re.compile(r"true|false|\d{1,6}", re.IGNORECASE)
+
+# Variables that the clouds' own programs and PostgreSQL's read, and so do the libraries that we use.
+_SECRET_VARIABLE = re.compile(
+    r"PGPASSWORD|(AWS|AZURE|GOOGLE)_\w*(SECRET|TOKEN|PASSWORD|SAS|CREDENTIAL|CONNECTION_STRING|(?<!ACCESS_)KEY(?!_ID))\w*"
+)
+_NAMES_A_FILE = re.compile(r"_(FILE|PATH|URI|URL|ENDPOINT|APPLICATION_CREDENTIALS)$")
+
+_NAMES = (
+    r"api[_-]?key|account_?key|shared_?access_?(?:key|signature)|secret_?access_?key|client_?secret|"
+    r"(?:access|refresh|session|security|sas|id)_?token|x-amz-(?:signature|security-token)|x-goog-signature|x-api-key"
+)
+# Each with words, in small letters, of which one must be there: to look for them is a tenth of the work of the patterns.
+_SHAPES = [
+    # our own: a key keeps its first part, by which `penstock key list` knows it; a link keeps the id of its secret
+    (["pk_"], re.compile(r"(pk_[A-Za-z0-9_-]{8}_)[A-Za-z0-9_-]{8,}"), r"\1***"),
+    (["v1."], re.compile(r"(v1\.[A-Za-z0-9_-]{1,40}\.[0-9]{1,12}\.)[A-Za-z0-9_-]{20,}"), r"\1***"),
+    # headers, as they are sent and as Python writes them
+    (
+        ["authorization"],
+        re.compile(
+            r"(?i)(authorization\b['\"]?\s*[:=,]\s*(?:b(?=['\"]))?['\"]?(?:(?:bearer|basic|sharedkey|aws4-hmac-sha256)\s+)?)"
+            r"[^\s'\",][^'\"\r\n]*"
+        ),
+        r"\1***",
+    ),
+    (["bearer"], re.compile(r"\b(Bearer\s+)(?=\S*[0-9])[A-Za-z0-9._~+/=-]{12,}"), r"\1***"),
+    (
+        ["cookie"],
+        re.compile(r"(?i)(\b(?:set-)?cookie\b['\"]?\s*[:=,]\s*(?:b(?=['\"]))?['\"]?)[^\s'\"][^'\"\r\n]*"),
+        r"\1***",
+    ),
+    # what others call their secrets
+    (
+        ["key", "secret", "token", "signature"],
+        re.compile(rf"(?i)\b((?:\w+[_-])?(?:{_NAMES})['\"]?\s*[=:]\s*['\"]?)[^\s&;,'\"]{{4,}}"),
+        r"\1***",
+    ),
+    (
+        ["sig=", "signature=", "token=", "key="],
+        re.compile(r"(?i)([?&;](?:sig|signature|token|key)=)[^\s&;,'\"]+"),
+        r"\1***",
+    ),
+    (["sk-"], re.compile(r"\b(sk-)[A-Za-z0-9_-]{16,}"), r"\1***"),
+    (["eyj"], re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"), "***"),
+    (
+        ["private key"],
+        re.compile(
+            r"(-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----)(?!\*\*\*)[^-]*(?:-----END [A-Z ]{0,20}PRIVATE KEY-----)?"
+        ),
+        r"\1***",
+    ),
+]
+
+
+def find_secrets(settings: Section) -> Iterator[str]:
+    """Every secret of these settings, those in tables and sections, too."""
+    for name in type(settings).model_fields:
+        match getattr(settings, name):
+            case DatabaseUrl() as url:
+                if url.password:
+                    yield url.password
+            case SecretStr() as secret if not (isinstance(settings, BlobSettings) and name == "options"):
+                yield secret.get_secret_value()
+            case Section() as section:
+                yield from find_secrets(section)
+            case dict() as table:
+                for section in table.values():
+                    yield from find_secrets(section)
+    if isinstance(settings, BlobSettings):
+        yield from _secret_options(settings)
+
+
+def _secret_options(blobs: BlobSettings) -> Iterator[str]:
+    """One by one: a region that is blotted out of every line helps nobody."""
+    for name, value in blobs.parse_options().items():
+        if not (_PLAIN_OPTION.fullmatch(name.lower()) or _PLAIN_VALUE.fullmatch(value)):
+            yield value
+
+
+def find_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    """The secrets among the variables of clouds and of PostgreSQL."""
+    for name, value in environ.items():
+        if value and _SECRET_VARIABLE.fullmatch(name) and not _NAMES_A_FILE.search(name):
+            yield value
+
+
+def mask_shapes(text: str) -> str:
+    """The text without what looks like a key, a token, a cookie or a signature, whosoever it is."""
+    lowered = text.lower()
+    for words, shape, kept in _SHAPES:
+        if any(word in lowered for word in words):
+            text = shape.sub(kept, text)
+    return text
