@@ -10,7 +10,7 @@ import penstock
 
 SOURCE = Path(penstock.__file__).parent
 ALLOWED = ("penstock.fetch", "penstock.models.remote", "penstock.client")
-CLIENTS = ("aiohttp", "httpx", "requests", "urllib3", "urllib.request", "http.client", "pycurl", "websockets")
+CLIENTS = ("aiohttp", "httpx", "httpx2", "requests", "urllib3", "urllib.request", "http.client", "pycurl", "websockets")
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

@@ -53,9 +53,13 @@ def test_an_empty_text_unsets_what_a_lower_place_set(machine: Machine) -> None:
 
 def test_tests_have_variables_of_their_own(machine: Machine) -> None:
     machine.load({"PENSTOCK_TEST_ANYTHING": "x"})
-    assert machine.refusal({"PENSTOCK_TESTS": "x"}) == [
-        "PENSTOCK_TESTS is not a setting. `penstock config --markdown` lists all settings."
+    assert machine.refusal({"PENSTOCK_TESTANYTHING": "x"}) == [
+        "PENSTOCK_TESTANYTHING is not a setting. `penstock config --markdown` lists all settings."
     ]
+
+
+def test_the_client_has_variables_of_its_own(machine: Machine) -> None:
+    machine.load({"PENSTOCK_URL": "http://127.0.0.1:8080", "PENSTOCK_KEY": "pk_x"})
 
 
 # Home and other folders

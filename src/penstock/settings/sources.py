@@ -21,6 +21,7 @@ from penstock.errors import BadSetting
 from penstock.settings.model import FIELDS, SECTIONS, TABLES, Settings, default_home, find_field
 from penstock.settings.values import DatabaseUrl, Folder, mask_credentials
 
+OF_THE_CLIENT = {"PENSTOCK_URL", "PENSTOCK_KEY"}  # no settings: who uses penstock.client may run commands, too
 FILE = "penstock.toml"
 
 
@@ -116,7 +117,7 @@ def _file_entries(folder: Path, problems: list[str]) -> Iterator[_Entry]:
 
 def _environment_entries(environ: Mapping[str, str], folder: Path) -> Iterator[_Entry]:
     for name, text in sorted(environ.items()):
-        if name.startswith("PENSTOCK_") and not name.startswith("PENSTOCK_TEST_"):
+        if name.startswith("PENSTOCK_") and not name.startswith("PENSTOCK_TEST_") and name not in OF_THE_CLIENT:
             key = name.removeprefix("PENSTOCK_").lower().replace("__", ".")
             yield _Entry(key, text, name, name, name, folder)
 

@@ -1,0 +1,127 @@
+# Made from ../_async/client.py by `python -m tests.client.unasync`: change that one.
+"""The client: what belongs to no collection, document or key, and the way to those."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.client._sync.collections import Collections
+from penstock.client._sync.documents import Documents
+from penstock.client._sync.keys import Keys
+from penstock.client._sync.wire import Wire
+from penstock.client.address import Address
+from penstock.client.decoding import decode
+from penstock.client.errors import Trouble, Unreachable
+from penstock.client.lines import EventLines
+from penstock.client.patience import Patience
+from penstock.client.results import Changed, Found, Health, Status
+from penstock.client.waiting import sleep
+
+SILENCE = 45.0  # seconds: three of the server's signs of life
+
+
+class Client:
+    """One server, spoken to with one key; PENSTOCK_URL and PENSTOCK_KEY where they are not given.
+
+    `timeout` holds for each piece that is sent or received, `deadline` for a whole call with all of its tries.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        key: str | None = None,
+        timeout: float = 30.0,
+        deadline: float = 60.0,
+        tries: int = 6,
+    ) -> None:
+        self._wire = Wire(Address.of(url, key), Patience(timeout=timeout, deadline=deadline, tries=tries))
+        self.collections = Collections(self._wire)
+        self.documents = Documents(self._wire)
+        self.keys = Keys(self._wire)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._wire.address.url!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._wire.close()
+
+    def search(  # noqa: PLR0913  each has its place in the request
+        self,
+        question: str,
+        *,
+        collection: str | Sequence[str] | None = None,
+        k: int = 10,
+        offset: int = 0,
+        mode: str = "hybrid",
+        metadata: Mapping[str, Any] | None = None,
+        media_type: str | Sequence[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        neighbours: int = 0,
+    ) -> Found:
+        """The passages that answer best."""
+        wish = {
+            "q": question,
+            "collection": collection if collection is None or isinstance(collection, str) else list(collection),
+            "k": k,
+            "offset": offset,
+            "mode": mode,
+            "metadata": metadata,
+            "type": media_type if media_type is None or isinstance(media_type, str) else list(media_type),
+            "since": since,
+            "until": until,
+            "neighbours": neighbours,
+        }
+        return decode(Found, self._wire.ask("GET", "/api/search", query=wish))
+
+    def status(self, *, collection: str | None = None) -> Status:
+        """Counts, workers, and what is wrong."""
+        return decode(Status, self._wire.ask("GET", "/api/status", query={"collection": collection}))
+
+    def live(self) -> Health:
+        """The process answers."""
+        return decode(Health, self._wire.ask("GET", "/health/live", again=False))
+
+    def ready(self) -> Health:
+        """Whether it can do its work; if not, the reasons, not an error."""
+        try:
+            return decode(Health, self._wire.ask("GET", "/health/ready", again=False))
+        except Trouble as error:
+            if isinstance(error.answer, Mapping) and "problems" in error.answer:
+                return decode(Health, error.answer)
+            raise
+
+    def events(self) -> Iterator[Changed]:
+        """One at the beginning, after which nothing is missed, then one for each change or burst; it comes back by itself.
+
+        It ends when the caller leaves it; Unreachable if the server stays away for longer than `deadline`.
+        """
+        lines = EventLines()
+        attempts = self._wire.attempts("GET")
+        while True:
+            came = False
+            try:
+                with self._wire.stream("GET", "/api/events", attempts=attempts, timeout=SILENCE) as response:
+                    for line in self._wire.lines(response):
+                        if lines.feed(line) == "changed":
+                            came = True
+                            attempts.renew()
+                            yield Changed()
+                if not came:
+                    raise Unreachable("The stream of events ended before the first one.")  # noqa: TRY301
+                pause = lines.retry  # the server has ended it: it stops, or starts anew
+            except Unreachable as error:
+                pause = attempts.pause_after(error)
+            lines.clear()
+            sleep(pause)

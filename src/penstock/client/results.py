@@ -1,0 +1,290 @@
+"""What the methods give back: frozen dataclasses, made from the JSON of the answers.
+
+A field that this client does not know is kept in `extra`, and one that the server does not send has its default: a client
+and a server of different releases understand each other. Plain dataclasses, because pydantic would take longer to import
+than all of the client.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from penstock.client.errors import Problem, problem_of
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Something that the server told."""
+
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collection(Result):
+    """A collection; `statuses` only where one is shown by itself."""
+
+    id: int
+    name: str
+    model: str = ""
+    chunk_size: int = 0
+    chunk_overlap: int = 0
+    ocr_language: str = ""
+    search_language: str = ""
+    created_at: datetime | None = None
+    documents: int = 0
+    chunks: int = 0
+    statuses: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted(Result):
+    """A document that will be prepared."""
+
+    id: int
+    version: int = 1
+    collection: str = ""
+    name: str = ""
+    status: str = ""
+    created: bool = False
+    unchanged: bool = False
+    served: bool = False
+    message: str = ""
+    digest: str = ""
+    size: int = 0
+    job: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileAnswer(Result):
+    """What became of one file of several: `document` or `error`."""
+
+    name: str
+    code: int = 0
+    document: Accepted | None = None
+    problem: Json | None = None
+
+    @property
+    def error(self) -> Problem | None:
+        """What a `put` of this file would have raised."""
+        return None if self.problem is None else problem_of(self.code, self.problem)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document(Result):
+    """A document, and how far it is."""
+
+    id: int
+    status: str
+    collection: str = ""
+    name: str = ""
+    step: str | None = None
+    progress: Json | None = None
+    attempt: int | None = None
+    error: Json | None = None
+    version: int = 1
+    live_version: int | None = None
+    media_type: str | None = None
+    size: int = 0
+    digest: str = ""
+    title: str | None = None
+    pages: int | None = None
+    chunks: int | None = None
+    words: int | None = None
+    gaps: list[Json] = field(default_factory=list)
+    facts: Json = field(default_factory=dict)
+    metadata: Json = field(default_factory=dict)
+    uploaded_by: str = ""
+    parent: int | None = None
+    depth: int = 0
+    job: int | None = None
+    created_at: datetime | None = None
+    accepted_at: datetime | None = None
+    changed_at: datetime | None = None
+    prepared_at: datetime | None = None
+    deleted_at: datetime | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more will happen to it by itself."""
+        return self.status not in {"queued", "processing"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version(Result):
+    """One version of a document."""
+
+    number: int
+    state: str = ""
+    digest: str = ""
+    size: int = 0
+    accepted_at: datetime | None = None
+    prepared_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page(Result):
+    """The text of a page."""
+
+    number: int
+    text: str
+    ocr: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk(Result):
+    """A part that search finds."""
+
+    number: int
+    text: str
+    page: int | None = None
+    start: int = 0
+    stop: int = 0
+    heading: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Happening(Result):
+    """Something that happened to a document."""
+
+    id: int
+    event: str
+    at: datetime | None = None
+    details: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Why(Result):
+    """Why a document is where it is."""
+
+    sentence: str
+    state: str = ""
+    because: str = ""
+    evidence: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighbour(Result):
+    """The passage before or behind a hit."""
+
+    chunk: int
+    text: str
+    page: int | None = None
+    heading: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit(Result):
+    """A passage that answers."""
+
+    document: int
+    text: str
+    version: int = 1
+    name: str = ""
+    collection: str = ""
+    media_type: str | None = None
+    page: int | None = None
+    chunk: int = 0
+    start: int = 0
+    stop: int = 0
+    heading: str = ""
+    highlights: list[Sequence[int]] = field(default_factory=list)
+    score: float = 0.0
+    neighbours: list[Neighbour] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found(Result):
+    """The hits, the best first."""
+
+    hits: list[Hit]
+    more: bool = False
+    took_ms: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status(Result):
+    """Counts, workers, and what is wrong."""
+
+    documents: Json = field(default_factory=dict)
+    jobs: Json = field(default_factory=dict)
+    workers: list[Json] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health(Result):
+    """Whether the server can work, and if not, why."""
+
+    status: str
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changed(Result):
+    """Documents or collections have changed: look again."""
+
+    event: str = "changed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deleted(Result):
+    """How many documents were deleted at once, and whether there are more that match."""
+
+    deleted: int
+    more: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt(Result):
+    """What was removed of a document, when, and how that was verified."""
+
+    document: int
+    collection: str = ""
+    name: str = ""
+    parent: int | None = None
+    contents: list[Json] = field(default_factory=list)
+    deleted_by: str = ""
+    reason: str = ""
+    deleted_at: datetime | None = None
+    removed_at: datetime | None = None
+    removed: Json = field(default_factory=dict)
+    verified_at: datetime | None = None
+    verified: Json | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link(Result):
+    """An address that needs no key, for a while."""
+
+    url: str
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key(Result):
+    """An API key; `key` is the secret itself, told once, when it is made."""
+
+    id: int
+    name: str = ""
+    prefix: str = ""
+    scopes: list[str] = field(default_factory=list)
+    collections: list[str] | None = None
+    created_at: datetime | None = None
+    created_by: str = ""
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    used_at: datetime | None = None
+    usable: bool = True
+    key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched(Result):
+    """A document's bytes that are a file now."""
+
+    path: str
+    size: int
+    digest: str
