@@ -76,7 +76,10 @@ async def test_a_deleted_collection_takes_its_documents_along(office: Office) ->
     await office.add("c.txt", b"3")
     assert await delete_collection(office.app, "files") == 3
     assert await list_documents(office.app) == []
-    assert [row["cancelling"] for row in await office.run("select cancelling from penstock.jobs")] == [True]
+    preparing = (
+        "select cancelling from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane where kind = $1"
+    )
+    assert [row["cancelling"] for row in await office.run(preparing, "prepare_document")] == [True]
     assert not await office.publish(job)
     with pytest.raises(NotFound):
         await delete_collection(office.app, "files")

@@ -10,7 +10,7 @@ from tests.documents.conftest import Office
 
 async def why(office: Office, document: int) -> tuple[str, str]:
     explanation = await explain_document(office.app, document)
-    assert explanation.sentence.startswith(f"Document {document} (a.txt) ")
+    assert explanation.sentence.startswith((f"Document {document} (a.txt) ", f"Document {document} (a.txt): version "))
     assert explanation.state == await office.status(document)
     return explanation.because, explanation.sentence
 
@@ -70,9 +70,16 @@ async def test_it_has_failed(office: Office, kind: str, advice: str) -> None:
 async def test_a_new_version_has_failed_and_the_old_one_is_still_found(office: Office) -> None:
     made = await office.ready(content=b"one")
     await office.add(content=b"two", replace=True)
-    assert "Search still finds version 1; this is about version 2." in (await why(office, made.id))[1]
+    waiting = (await why(office, made.id))[1]
+    assert "is the next of its lane" in waiting
+    assert waiting.endswith(" This is about version 2; version 1 is found until it is ready.")
     await office.bury(await office.claim_one())
-    assert "Search still finds version 1; this is about version 2." in (await why(office, made.id))[1]
+    because, sentence = await why(office, made.id)
+    assert because == "failed"
+    assert (
+        ": version 2 failed in the step read (Encrypted): a password is needed; version 1 is still found. " in sentence
+    )
+    assert sentence.endswith("Remove the password, and add it again with `--replace`.")
 
 
 async def test_it_was_cancelled_or_deleted_or_abandoned(office: Office) -> None:
@@ -87,6 +94,7 @@ async def test_it_was_cancelled_or_deleted_or_abandoned(office: Office) -> None:
     because, sentence = await why(office, made.id)
     assert because == "abandoned"
     assert "its job" in sentence
+    assert "This is about version" not in sentence
     await delete_document(office.app, made.id)
     because, sentence = await why(office, made.id)
     assert because == "deleted"

@@ -18,9 +18,10 @@ BLOB = (
 class Library:
     """One database with collections of texts; a document's chunks are given as they are."""
 
-    def __init__(self, database: Database, models: Models) -> None:
+    def __init__(self, database: Database, models: Models, *, model: str = "static") -> None:
         self.database = database
         self.models = models
+        self.model = model  # as which the vectors of the built-in one are kept
         self.index = Index()
         self.collections: dict[str, CollectionRef] = {}
         self._blob: int | None = None
@@ -34,11 +35,12 @@ class Library:
         if name not in self.collections:
             [row] = await self.run(
                 "insert into penstock.collections (name, model, chunk_size, chunk_overlap, ocr_language, search_language) "
-                "values ($1, 'static', 1000, 100, 'en', $2) returning id",
+                "values ($1, $3, 1000, 100, 'en', $2) returning id",
                 name,
                 language,
+                self.model,
             )
-            self.collections[name] = CollectionRef(row["id"], "static", language)
+            self.collections[name] = CollectionRef(row["id"], self.model, language)
         return self.collections[name]
 
     async def accept(
@@ -76,7 +78,7 @@ class Library:
         return Entry.of(
             version=version,
             collection=ref.id,
-            model="static",
+            model=self.model,
             language=ref.language,
             first=first,
             passages=passages,
@@ -132,7 +134,7 @@ class Library:
         total = 0
         while True:
             async with self.database.pool.transaction() as tx:
-                removed = await self.index.clear(tx, version=version, model="static", most=most)
+                removed = await self.index.clear(tx, version=version, most=most)
             if not removed:
                 return total
             total += removed

@@ -91,6 +91,13 @@ class CloudStore:
         with suppress(FileNotFoundError), self.trouble("removing from", missing=True):
             await obstore.delete_async(self._bucket, self.path(key))
 
+    async def exists(self, key: str) -> bool:
+        try:
+            await self._size(key)
+        except NotFound:
+            return False
+        return True
+
     async def keys(self, prefix: str = "") -> AsyncIterator[tuple[str, float]]:
         import obstore
 

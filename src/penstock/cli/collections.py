@@ -1,6 +1,6 @@
-"""`penstock collections …`: what there is, and how each prepares its documents."""
+"""`penstock collections …`: what there is, how each prepares its documents, and how far one is with another model."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,13 +13,17 @@ from penstock.documents import (
     find_collection,
     list_collections,
 )
-from penstock.engine import Penstock
 from penstock.engine.wording import counted
+
+if TYPE_CHECKING:
+    from penstock.pipelines import Product
 
 app = typer.Typer(help="List, make, change and delete collections.", no_args_is_help=True, rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
-Model = Annotated[str | None, typer.Option(help="The model of its embeddings; only while it is empty.")]
+Model = Annotated[
+    str | None, typer.Option(help="The model of its embeddings; with documents in it, a job builds that first.")
+]
 ChunkSize = Annotated[int | None, typer.Option(help="Characters of a chunk, at most.")]
 ChunkOverlap = Annotated[int | None, typer.Option(help="Characters that a chunk shares with the one before.")]
 OcrLanguage = Annotated[str | None, typer.Option(help="The language of its scans, such as en.")]
@@ -42,7 +46,8 @@ def list_all(
         typer.echo("There is no collection: `penstock collections create NAME` or `penstock add PATH` makes one.")
         return
     columns = ("name", "documents", "chunks", "model", "chunk_size", "chunk_overlap", "ocr_language", "search_language")
-    print_table(columns, ([getattr(each, column) for column in columns] for each in shown))
+    rows = ([_tell_model(each) if column == "model" else getattr(each, column) for column in columns] for each in shown)
+    print_table(columns, rows)
     if more:
         typer.echo(f"There are more: penstock collections list --after {shown[-1].name!r}", err=True)
 
@@ -63,23 +68,40 @@ def create(
     _tell(made, f"The collection {made.name} is there.", as_json=as_json)
 
 
+@app.command()
+def show(name: Name, as_json: Json = False) -> None:
+    """Show how a collection prepares its documents, and how far it is with another model."""
+    _tell(ask(lambda penstock: find_collection(penstock, name)), "", as_json=as_json)
+
+
 @app.command("set")
 def change(
     name: Name,
+    *,
     model: Model = None,
     chunk_size: ChunkSize = None,
     chunk_overlap: ChunkOverlap = None,
     ocr_language: OcrLanguage = None,
     search_language: SearchLanguage = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until the collection has the model.")] = False,
     as_json: Json = False,
 ) -> None:
     """Change how documents are prepared from now on; without options, show how it is."""
+    from penstock.cli.opening import ask_product
+    from penstock.cli.reembedding import follow
+
     chosen = _given(model, chunk_size, chunk_overlap, ocr_language, search_language)
 
-    async def do(penstock: Penstock) -> Collection:
-        return await (change_collection(penstock, name, **chosen) if chosen else find_collection(penstock, name))
+    async def do(product: "Product") -> Collection:
+        if not chosen:
+            return await find_collection(product.app, name)
+        changed = await change_collection(product.app, name, **chosen)
+        return await follow(product, changed, as_json=as_json) if wait else changed
 
-    _tell(ask(do), "", as_json=as_json)
+    found = ask_product(do)
+    _tell(found, "", as_json=as_json)
+    if wait and found.next_model is not None:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -134,4 +156,14 @@ def _tell(collection: Collection, sentence: str, *, as_json: bool) -> None:
         return
     if sentence:
         typer.echo(sentence)
-    print_facts(collection.answer())
+    apart = ("next_model", "next_job", "reembedded", "to_reembed", "is_stuck")
+    facts = {key: value for key, value in collection.answer().items() if key not in apart}
+    print_facts(facts | {"model": _tell_model(collection)})
+
+
+def _tell_model(collection: Collection) -> str:
+    if collection.next_model is None:
+        return collection.model
+    done, total = collection.reembedded or 0, collection.to_reembed or 0
+    stands = f", job {collection.next_job} stands still" if collection.is_stuck else ""
+    return f"{collection.model}, becoming {collection.next_model}: {done:,} of {counted(total, 'chunk')}{stands}"

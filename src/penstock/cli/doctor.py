@@ -19,13 +19,14 @@ def doctor(
     patience = duration("--old-after", old_after)
     configure_logging(LogSettings(level="warning"))
     findings = asyncio.run(examine(load_settings().settings, old_after=patience))
+    wrong = [finding for finding in findings if not finding.note]
     if as_json:
-        print_json({"healthy": not findings, "findings": [vars(finding) for finding in findings]})
+        print_json({"healthy": not wrong, "findings": [vars(finding) for finding in findings]})
     elif not findings:
         typer.echo("Nothing is wrong.")
     else:
         for finding in findings:
             typer.secho(finding.name, bold=True, nl=False)
-            typer.echo(f"  {finding.sentence}\n    {finding.command}")
-    if findings:
+            typer.echo(f"  {finding.sentence}" + (f"\n    {finding.command}" if finding.command else ""))
+    if wrong:
         raise typer.Exit(1)

@@ -9,7 +9,7 @@
 
 `:name` becomes `$1`, `$2` … in the order of first use, so that one text serves asyncpg's prepared statements. There is
 no way to put text into a statement: what varies is a parameter. `-- include: gates.sql admission` puts a fragment of
-another file there when the file is read, so that two statements can share one predicate.
+this or another file there when the file is read, so that two statements can share one predicate.
 """
 
 import re
@@ -87,14 +87,16 @@ class Statements:
 
 
 def _read(path: Path) -> dict[str, str]:
-    def fragment(found: re.Match[str]) -> str:
-        return _read(path.with_name(found[1]))[found[2]]
-
     parts = NAME.split(path.read_text(encoding="utf-8"))[1:]
-    texts = {name: INCLUDE.sub(fragment, text) for name, text in zip(parts[::2], parts[1::2], strict=True)}
+    texts = dict(zip(parts[::2], parts[1::2], strict=True))
     if 2 * len(texts) != len(parts):
         raise ValueError(f"{path} has two statements of one name")
-    return texts
+
+    def fragment(found: re.Match[str]) -> str:
+        file, name = found.groups()
+        return INCLUDE.sub(fragment, texts[name]) if file == path.name else _read(path.with_name(file))[name]
+
+    return {name: INCLUDE.sub(fragment, text) for name, text in texts.items()}
 
 
 def statements(module_file: str) -> Statements:

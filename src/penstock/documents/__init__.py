@@ -15,6 +15,7 @@ from penstock.documents.catalog import (
     read_text,
     show_document,
     show_documents,
+    tenant_of,
 )
 from penstock.documents.changes import Announcer, Watch, watch_changes
 from penstock.documents.changing import cancel_document, delete_document, retry_document
@@ -35,12 +36,18 @@ from penstock.documents.collection import (
     find_collection,
     list_collections,
 )
+from penstock.documents.deletion import Deleted, delete_matching, find_matching
 from penstock.documents.explain import explain_document
 from penstock.documents.intake import Intake
 from penstock.documents.members import Family, Members, add_members, count_family
 from penstock.documents.publish import Work, keep_pages, load_work, publish
+from penstock.documents.receipts import Receipt, list_receipts, show_receipt
 from penstock.documents.reconcile import Reconciled, reconcile
+from penstock.documents.reembedding import complete_versions, forget_later, hold_models
+from penstock.documents.removal import is_anything_due, remove_deleted
+from penstock.documents.restoring import restore_document
 from penstock.documents.upload import Accepted, AlreadyThere, Upload
+from penstock.documents.versions import Version, VersionBlob, blob_of, list_versions
 
 __all__ = [
     "STATES",
@@ -50,45 +57,62 @@ __all__ = [
     "ChunkText",
     "Collection",
     "DeadVersion",
+    "Deleted",
     "Document",
     "Event",
     "Family",
     "Intake",
     "Members",
     "PageText",
+    "Receipt",
     "Reconciled",
     "Upload",
+    "Version",
+    "VersionBlob",
     "Watch",
     "Work",
     "add_members",
+    "blob_of",
     "cancel_document",
     "change_collection",
     "clear_old_versions",
     "collect_blobs",
     "compact_tallies",
+    "complete_versions",
     "count_family",
     "counts",
     "create_collection",
     "delete_collection",
     "delete_document",
+    "delete_matching",
     "ensure_collection",
     "explain_document",
     "find_collection",
     "find_document",
+    "find_matching",
+    "forget_later",
     "history",
+    "hold_models",
+    "is_anything_due",
     "keep_pages",
     "list_chunks",
     "list_collections",
     "list_dead_versions",
     "list_documents",
     "list_pages",
+    "list_receipts",
+    "list_versions",
     "load_work",
     "publish",
     "read_text",
     "reconcile",
+    "remove_deleted",
+    "restore_document",
     "retry_document",
     "show_document",
     "show_documents",
+    "show_receipt",
     "sweep_answers",
+    "tenant_of",
     "watch_changes",
 ]

@@ -13,7 +13,7 @@ from typing import Any
 
 from asyncpg import Record
 
-from penstock.database import Session, statements
+from penstock.database import Database, Session, statements
 from penstock.engine import Penstock
 from penstock.errors import BadRequest, BadValue, NotFound
 
@@ -223,6 +223,12 @@ async def history(
         lambda session: sql.history(session, document=document, after=after, most=most)
     )
     return [Event(row["id"], row["at"], row["event"], json.loads(row["details"])) for row in rows]
+
+
+async def tenant_of(database: Database, document: int) -> str | None:
+    """Whose a document is; for who has a link to it and is nobody else."""
+    found: str | None = await database.pool.repeat(lambda session: sql.tenant_of.value(session, document=document))
+    return found
 
 
 async def _live_version(app: Penstock, document: int, tenant: str) -> int:

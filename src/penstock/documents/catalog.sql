@@ -55,6 +55,10 @@ where document.tenant = :tenant and document.state <> 'deleted' and collection.d
   and (document.name = :whole or (collection.name = :collection and document.name = :rest))
 order by document.id limit 5
 
+-- name: tenant_of
+-- For who has a link to it and is nobody else.
+select tenant from penstock.documents where id = :document and state <> 'deleted'
+
 -- name: collection_id
 select id from penstock.collections where tenant = :tenant and name = :name and deleted_at is null
 

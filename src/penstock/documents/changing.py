@@ -54,10 +54,12 @@ async def cancel_document(app: Penstock, document: int, *, tenant: str = "defaul
     return found
 
 
-async def delete_document(app: Penstock, document: int, *, tenant: str = "default") -> Document:
+async def delete_document(
+    app: Penstock, document: int, *, by: str = "", reason: str = "deleted by hand", tenant: str = "default"
+) -> Document:
     """Delete a document and its members: search does not see them from now on. Deleting it again changes nothing."""
     await show_document(app, document, tenant=tenant)
-    await delete_page(app.database, [document], "deleted by hand")
+    await delete_page(app.database, [document], reason, by=by)
     return await show_document(app, document, tenant=tenant)
 
 

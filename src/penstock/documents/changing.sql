@@ -34,8 +34,8 @@ for update
 -- name: add_version
 -- ready, failed or queued -> queued, with the old version live until the new one is ready.
 with version as (
-  insert into penstock.versions (id, tenant, document_id, number, blob_id, job_id)
-  select :version, document.tenant, document.id, newest.number + 1, :blob, :job
+  insert into penstock.versions (id, tenant, document_id, number, blob_id, job_id, metadata, uploaded_by)
+  select :version, document.tenant, document.id, newest.number + 1, :blob, :job, :metadata::jsonb, :uploaded_by
   from penstock.documents as document join penstock.versions as newest on newest.id = document.version_id
   where document.id = :document
   returning number
@@ -46,8 +46,10 @@ unseen as (  -- a version that never became live will not any more
 ),
 document as (
   update penstock.documents
-  set state = 'queued', error = null, version_id = :version, job_id = :job, metadata = :metadata::jsonb,
-    uploaded_by = :uploaded_by, changed_at = penstock.now()
+  set state = 'queued', error = null, version_id = :version, job_id = :job, changed_at = penstock.now(),
+    -- What is found goes on under what was said of it; if nothing is found, there is nothing else to say.
+    metadata = case when live_id is null then :metadata::jsonb else metadata end,
+    uploaded_by = case when live_id is null then :uploaded_by else uploaded_by end
   where id = :document
   returning tenant, collection_id, id
 ),

@@ -22,7 +22,7 @@ BITE = 1000
 class Clear(Protocol):
     """What removes a bite of a version from the index; 0 when nothing is left."""
 
-    def __call__(self, tx: Session, /, *, version: int, model: str) -> Awaitable[int]: ...
+    def __call__(self, tx: Session, /, *, version: int) -> Awaitable[int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class DeadVersion:
 
 
 async def list_dead_versions(session: Session, *, after: int = 0, most: int = VERSIONS) -> list[DeadVersion]:
-    """Versions that are neither live nor the newest, or whose document is deleted, and that nobody works on."""
+    """Versions of documents that are not deleted, neither live nor the newest, and that nobody works on."""
     rows = await sql.list_dead_versions(session, after=after, most=most)
     return [DeadVersion(**row) for row in rows]
 
@@ -54,7 +54,7 @@ async def _clear_version(database: Database, clear: Clear, dead: DeadVersion) ->
     left = True
     while left:
         async with database.pool.transaction() as tx:
-            cleared = await clear(tx, version=dead.version, model=dead.model)
+            cleared = await clear(tx, version=dead.version)
             pages = await sql.clear_pages(tx, version=dead.version, bite=BITE)
             left = bool(cleared or pages)
             if not left:

@@ -1,11 +1,12 @@
 -- name: list_dead_versions
--- A job that was told to end may still be at work, and stage rows: its version is cleared after its end.
+-- A job that was told to end may still be at work, and stage rows: its version is cleared after its end. Those of deleted
+-- documents are removed as a whole, when nobody can restore them any more (removal.sql).
 select version.id as version, version.document_id as document, document.collection_id as collection, collection.model
 from penstock.versions as version
 join penstock.documents as document on document.id = version.document_id
 join penstock.collections as collection on collection.id = document.collection_id
 where version.id > :after and version.dead_at is not null and version.cleared_at is null
-  and version.id is distinct from document.live_id
+  and version.id is distinct from document.live_id and document.state <> 'deleted'
   and not exists (select from penstock.jobs where jobs.id = version.job_id)
 order by version.id limit :most
 

@@ -1,9 +1,12 @@
 """Collections: a knowledge base, an engagement, a workspace. Each has its name, its settings, and its turn among the others.
 
-The settings are those of its documents' future: a change counts for what is prepared from then on. The embedding model and the
-search language cannot be changed under documents that were indexed with others. The SQL is in collection.sql.
+The settings are those of its documents' future: a change counts for what is prepared from then on. The search language cannot
+be changed under documents that were indexed with another; another embedding model is built beside the present one, and takes
+its place when it is complete (reembedding.py). The SQL is in collection.sql.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -14,15 +17,15 @@ from pydantic import ValidationError
 from penstock.database import Session, statements
 from penstock.documents.deletion import delete_page
 from penstock.documents.naming import check_collection_name
+from penstock.documents.reembedding import choose_model, lock_models
 from penstock.engine import Penstock
-from penstock.errors import BadSetting, BadValue, NameTaken, NotFound, WrongState
+from penstock.errors import BadSetting, BadValue, DatabaseUnsuitable, NameTaken, NotFound, WrongState
 from penstock.models import open_model
 from penstock.settings.model import CollectionSettings
 
 sql = statements(__file__)
 
 DEFAULT = "default"  # where documents go when nobody says otherwise
-FIXED = ("model", "search_language")  # while there are documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,12 @@ class Collection:
     created_at: datetime
     documents: int = 0  # that search sees
     chunks: int = 0
+    next_model: str | None = None  # of which vectors are being made
+    next_job: int | None = None  # makes them
+    reembedded: int | None = None  # chunks that have them, as far as is known
+    to_reembed: int | None = None  # chunks
+    is_stuck: bool = False  # nobody makes them: the job is dead, or was cancelled
+    trouble: str | None = None  # what went wrong with it
 
     def answer(self) -> dict[str, Any]:
         return asdict(self) | {"created_at": self.created_at.isoformat()}
@@ -49,7 +58,7 @@ async def create_collection(app: Penstock, name: str, *, tenant: str = "default"
     """Make a collection; NameTaken if there is one of this name."""
     name = check_collection_name(name)
     chosen = _check_settings(app.settings.collections, settings)
-    _check_model(app, chosen.model)
+    await _check_model(app, chosen.model)
     row = await app.database.pool.repeat(
         lambda session: sql.create_collection.first(session, tenant=tenant, name=name, **chosen.model_dump())
     )
@@ -74,7 +83,7 @@ async def find_collection(app: Penstock, name: str, *, tenant: str = "default") 
     name = check_collection_name(name)
     row = await app.database.pool.repeat(lambda session: sql.find_collection.first(session, tenant=tenant, name=name))
     if row is None:
-        raise NotFound(f"There is no collection {name}: make it with `penstock collections create`, or see the list.")
+        raise NotFound(f"There is no collection {name}: see the list for those that there are.")
     return _read(row)
 
 
@@ -91,25 +100,37 @@ async def list_collections(
 async def change_collection(
     app: Penstock, name: str, *, new_name: str | None = None, tenant: str = "default", **settings: Any
 ) -> Collection:
-    """Rename it, or change its settings for what is prepared from now on."""
+    """Rename it, or change its settings for what is prepared from now on.
+
+    Another model for a collection with documents is built by a job, and is the model when it is complete; the present model
+    again is the end of that.
+    """
     wanted = {key: value for key, value in settings.items() if value is not None}
+    found = await find_collection(app, name, tenant=tenant)
+    _check_settings(_settings_of(asdict(found)), wanted)
+    model = wanted.pop("model", None)
+    if model not in (None, found.model):
+        await _check_model(app, model)
+    idle: int | None = None
     async with app.database.pool.transaction() as tx:
-        row = await sql.lock_collection.first(tx, tenant=tenant, name=check_collection_name(name))
-        if row is None:
+        if model is not None:
+            await lock_models(tx, found.id)
+        row = await sql.lock_collection.first(tx, tenant=tenant, name=found.name)
+        if row is None or row["id"] != found.id:
             raise NotFound(f"There is no collection {name}: see the list for those that there are.")
-        present = CollectionSettings(**{key: row[key] for key in CollectionSettings.model_fields})
-        chosen = _check_settings(present, wanted)
-        changed = [key for key in FIXED if getattr(chosen, key) != getattr(present, key)]
-        if "model" in changed:
-            _check_model(app, chosen.model)
-        if changed and await sql.has_documents.value(tx, id=row["id"]):
+        chosen = _check_settings(_settings_of(row), wanted)
+        if chosen.search_language != row["search_language"] and await sql.has_documents.value(tx, id=row["id"]):
             raise WrongState(
-                f"The {changed[0].replace('_', ' ')} of {name} cannot be changed while there are documents in it: they are "
-                "indexed with the present one. Make another collection, and add the documents there."
+                f"The search language of {name} cannot be changed while there are documents in it: they are indexed with the "
+                "present one. Make another collection, and add the documents there."
             )
         renamed = row["name"] if new_name is None else check_collection_name(new_name)
         await _refuse_taken(tx, tenant, renamed, row["id"])
-        await sql.change_collection.run(tx, id=row["id"], name=renamed, **chosen.model_dump())
+        await sql.change_collection.run(tx, id=row["id"], name=renamed, **chosen.model_dump(exclude={"model"}))
+        if model is not None:
+            idle = await choose_model(tx, app, row, model)
+    if idle is not None:  # not in the transaction: jobs are locked before all else
+        await app.cancel(idle, reason=f"the collection {renamed} has another plan for its model")
     return await find_collection(app, renamed, tenant=tenant)
 
 
@@ -152,12 +173,36 @@ def _check_settings(present: CollectionSettings, wanted: dict[str, Any]) -> Coll
     return chosen
 
 
-def _check_model(app: Penstock, name: str) -> None:
+def _settings_of(row: Mapping[str, Any] | Record) -> CollectionSettings:
+    return CollectionSettings(**{key: row[key] for key in CollectionSettings.model_fields})
+
+
+async def _check_model(app: Penstock, name: str) -> None:
+    from penstock.search import check_dimensions
+
     try:
-        open_model(name, app.settings)
-    except BadSetting as error:
+        await check_dimensions(app.database, name, open_model(name, app.settings).dimensions)
+    except (BadSetting, DatabaseUnsuitable) as error:
         raise BadValue(str(error)) from None
 
 
 def _read(row: Record) -> Collection:
-    return Collection(**row)
+    facts = dict(row)
+    state, progress, error = (facts.pop(key, None) for key in ("job_state", "job_progress", "job_error"))
+    if facts.get("next_model") is not None:
+        facts["to_reembed"] = facts["chunks"]
+        facts["reembedded"] = min(int((json.loads(progress or "null") or {}).get("done") or 0), facts["chunks"])
+        facts["is_stuck"] = state in (None, "dead")
+        facts["trouble"] = _tell_trouble(facts["next_job"], state, json.loads(error or "null") or {})
+    return Collection(**facts)
+
+
+def _tell_trouble(job: int | None, state: str | None, error: Mapping[str, Any]) -> str | None:
+    reason = str(error.get("message", "")).rstrip(". ")
+    if state is None:
+        return f"Its job {job} was cancelled: choose the model again to go on, or the present one to leave it."
+    if state == "dead":
+        return (
+            f"Job {job} is dead: {reason}. Mend the cause and choose the model again, or the present one to leave it."
+        )
+    return f"Job {job} is tried again after: {reason}." if reason else None

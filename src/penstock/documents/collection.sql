@@ -9,23 +9,28 @@ returning
 -- name: find_collection
 select
   -- include: facts.sql collection_facts
-  , tally.documents, tally.chunks
+  , tally.documents, tally.chunks,
+  -- include: becoming.sql becoming
 from penstock.collections as collection
 -- include: facts.sql collection_tally
+left join penstock.jobs as job on job.id = collection.next_job
 where collection.tenant = :tenant and collection.name = :name and collection.deleted_at is null
 
 -- name: list_collections
 select
   -- include: facts.sql collection_facts
-  , tally.documents, tally.chunks
+  , tally.documents, tally.chunks,
+  -- include: becoming.sql becoming
 from penstock.collections as collection
 -- include: facts.sql collection_tally
+left join penstock.jobs as job on job.id = collection.next_job
 where collection.tenant = :tenant and collection.name > :after and collection.deleted_at is null
 order by collection.name limit :most
 
 -- name: lock_collection
 select
   -- include: facts.sql collection_facts
+  , collection.next_model, collection.next_job, collection.model_turn
 from penstock.collections as collection
 where collection.tenant = :tenant and collection.name = :name and collection.deleted_at is null
 for update
@@ -35,7 +40,7 @@ select exists (select from penstock.documents where collection_id = :id and stat
 
 -- name: change_collection
 update penstock.collections
-set name = :name, model = :model, chunk_size = :chunk_size, chunk_overlap = :chunk_overlap, ocr_language = :ocr_language,
+set name = :name, chunk_size = :chunk_size, chunk_overlap = :chunk_overlap, ocr_language = :ocr_language,
   search_language = :search_language
 where id = :id
 

@@ -7,9 +7,10 @@ where id = any (:ids::bigint[]) and state <> 'deleted'
 order by id for update
 
 -- name: delete_documents
--- any state -> deleted. Search does not see it from the commit on; the counts and the story follow.
+-- any state -> deleted. Search does not see it from the commit on; the counts and the story follow. What it was is kept with
+-- the order to remove it. The caller has locked the rows, and found them not deleted.
 with gone as (
-  select document.id, document.tenant, document.collection_id, live.id as live_id, live.chunks, live.words
+  select document.id, document.tenant, document.collection_id, document.state, live.id as live_id, live.chunks, live.words
   from penstock.documents as document left join penstock.versions as live on live.id = document.live_id
   where document.id = any (:ids::bigint[])
 ),
@@ -21,6 +22,13 @@ deleted as (
 ),
 dead as (
   update penstock.versions set dead_at = penstock.now() where document_id = any (:ids::bigint[]) and dead_at is null
+),
+doomed as (
+  insert into penstock.removals
+    (document_id, tenant, collection_id, state, live_id, deleted_by, reason, deleted_at, due_at)
+  select id, tenant, collection_id, state, live_id, :by::text, :reason::text, penstock.now(),
+    penstock.now() + :grace::interval
+  from gone
 ),
 tallied as (
   insert into penstock.tallies (collection_id, documents, chunks, words, deleted)
@@ -35,3 +43,31 @@ select id, pg_notify('penstock_changed', '') from deleted
 
 -- name: members_of
 select id from penstock.documents where parent_id = any (:parents::bigint[]) and state <> 'deleted' order by id limit :most
+
+-- name: lane_of
+-- Of the job that removes.
+select id from penstock.lanes where queue = :queue and kind = :kind and share = '_system'
+
+-- name: add_lane
+insert into penstock.lanes (queue, kind, share) values (:queue, :kind, '_system')
+on conflict (queue, kind, share) do update set share = excluded.share
+returning id
+
+-- name: find_collection
+select id from penstock.collections where tenant = :tenant and name = :name and deleted_at is null
+
+-- name: find_matching
+-- Documents by what is known of them, in the order of their numbers.
+select document.id
+from penstock.documents as document
+left join penstock.jobs as job on job.id = document.job_id
+where document.tenant = :tenant and document.collection_id = :collection and document.state <> 'deleted' and document.id > :after
+  and (:metadata::jsonb is null or document.metadata @> :metadata::jsonb)
+  and (:media_types::text[] is null or document.media_type = any (:media_types::text[]))
+  and (:since::timestamptz is null or document.created_at >= :since::timestamptz)
+  and (:until::timestamptz is null or document.created_at < :until::timestamptz)
+  and (:pattern::text is null or document.name like :pattern::text)
+  and (:status::text is null or :status::text =
+    -- include: status.sql status
+  )
+order by document.id limit :most

@@ -33,7 +33,7 @@ async def explain_document(app: Penstock, document: int, *, tenant: str = "defau
         because, sentence = _tell_waiting(found, job)
     else:
         because, sentence = _tell_over(found)
-    return Explanation(f"Document {found.id} ({found.name}) {sentence}", found.status, evidence, because)
+    return Explanation(f"Document {found.id} ({found.name}){sentence}", found.status, evidence, because)
 
 
 def _tell_over(document: Document) -> tuple[str, str]:
@@ -41,7 +41,7 @@ def _tell_over(document: Document) -> tuple[str, str]:
         case "deleted":
             return (
                 "deleted",
-                f"was deleted at {document.deleted_at:%Y-%m-%d %H:%M:%S} UTC. Add it again to have it back.",
+                f" was deleted at {document.deleted_at:%Y-%m-%d %H:%M:%S} UTC. Add it again to have it back.",
             )
         case "ready":
             return "ready", _tell_ready(document)
@@ -49,7 +49,7 @@ def _tell_over(document: Document) -> tuple[str, str]:
 
 
 def _tell_ready(document: Document) -> str:
-    said = f"is ready: {counted(document.pages or 0, 'page')}, {counted(document.chunks or 0, 'chunk')}"
+    said = f" is ready: {counted(document.pages or 0, 'page')}, {counted(document.chunks or 0, 'chunk')}"
     if not document.gaps:
         return f"{said}, and search finds it."
     shown = "; ".join(_tell_gap(gap) for gap in document.gaps[:3])
@@ -68,23 +68,25 @@ def _tell_failed(document: Document) -> str:
     step = f" in the step {error['step']}" if error.get("step") else ""
     message = str(error.get("message", "no reason was kept")).rstrip(". ")
     advice = ADVICE.get(kind, OTHERWISE).format(id=document.id)
-    said = f"has failed{step} ({kind}): {message}. {advice}."
-    return f"{said} {_tell_old(document)}".rstrip()
+    if document.live_version in {None, document.version}:
+        return f" has failed{step} ({kind}): {message}. {advice}."
+    old = f"version {document.live_version} is still found"
+    return f": version {document.version} failed{step} ({kind}): {message}; {old}. {advice}."
 
 
 def _tell_old(document: Document) -> str:
-    if document.live_version is None or document.live_version == document.version:
+    if document.live_version in {None, document.version}:
         return ""
-    return f"Search still finds version {document.live_version}; this is about version {document.version}."
+    return f" This is about version {document.version}; version {document.live_version} is found until it is ready."
 
 
 def _tell_waiting(document: Document, job: Explanation) -> tuple[str, str]:
     """The engine's sentence, about the document. A job that is over but has not told us is found by reconcile."""
     if job.because in {"not found", "done", "cancelled", "discarded"}:
         return "abandoned", (
-            f"waits for nobody: its job {document.job} is over ({job.because}). It will be marked as failed within minutes; "
-            f"then `penstock documents retry {document.id}`."
+            f" waits for nobody: its job {document.job} is over ({job.because}). It will be marked as failed within minutes; "
+            f"then `penstock documents retry {document.id}`.{_tell_old(document)}"
         )
     said = job.sentence.removeprefix(f"Job {document.job} ")
     said = said.replace("`penstock worker module:app`", "`penstock worker` or `penstock up`")
-    return job.because, f"{said} {_tell_old(document)}".rstrip()
+    return job.because, f" {said}{_tell_old(document)}"

@@ -19,12 +19,16 @@ select
   document.error, document.created_at, document.changed_at, document.deleted_at,
   document.job_id as job, document.version_id, document.live_id,
   job.progress, job.attempt,
-  newest.number as version, newest.accepted_at, live.number as live_version, live.prepared_at, live.title, live.pages,
+  coalesce(newest.number, jsonb_array_length(receipt.contents), 0) as version,
+  coalesce(newest.accepted_at, document.created_at) as accepted_at, live.number as live_version, live.prepared_at, live.title, live.pages,
   live.chunks, live.words, coalesce(live.gaps, '[]') as gaps, coalesce(live.facts, '{}') as facts,
-  blob.size, blob.digest, blob.key
+  coalesce(blob.size, (receipt.contents -> -1 ->> 'size')::bigint, 0) as size,
+  coalesce(blob.digest, decode(receipt.contents -> -1 ->> 'digest', 'hex'), '') as digest, coalesce(blob.key, '') as key
 from penstock.documents as document
 join penstock.collections as collection on collection.id = document.collection_id
-join penstock.versions as newest on newest.id = document.version_id
-join penstock.blobs as blob on blob.id = newest.blob_id
+-- Of a document that was removed, the receipt knows what its newest version was.
+left join penstock.versions as newest on newest.id = document.version_id
+left join penstock.blobs as blob on blob.id = newest.blob_id
+left join penstock.receipts as receipt on receipt.document_id = document.id and document.state = 'deleted'
 left join penstock.versions as live on live.id = document.live_id
 left join penstock.jobs as job on job.id = document.job_id

@@ -7,6 +7,7 @@ transaction. When the answer to its COMMIT is lost, it looks whether it was done
 
 import asyncio
 import hashlib
+import json
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -119,10 +120,18 @@ class Intake:
             await asyncio.shield(self.store.remove(stored.key))
             raise
         if done.key != stored.key:  # the same content was there
-            await asyncio.shield(self.store.remove(stored.key))
+            await asyncio.shield(self.let_go(stored, done.key))
         if claim is not None:
             claim.settled = True
         return done.accepted
+
+    async def let_go(self, stored: Stored, kept: str) -> None:
+        """Our bytes are not needed, because the same are there; unless those were lost: then ours take their place."""
+        if not await self.store.exists(kept):
+            adopt = partial(sql.adopt.value, lost=kept, key=stored.key)
+            if await self.app.database.pool.repeat(adopt) is not None:
+                return
+        await self.store.remove(stored.key)
 
     async def _commit(self, wish: Wish, stored: Stored, claim: Claim | None) -> _Done:
         """The transaction, again while a document changes under our hands."""
@@ -195,7 +204,7 @@ class Intake:
         )
         if replaced is None:
             raise Moved
-        made = accepted(wish, stored, existing["id"], replaced.number, replaced.job)
+        made = accepted(wish, stored, existing["id"], replaced.number, replaced.job, live=existing["live_number"])
         return _Done(made, blob.key, replaced.version)
 
     async def _leave(self, tx: Session, wish: Wish, existing: Any) -> _Done:
@@ -206,7 +215,9 @@ class Intake:
             again = await redrive_failed(tx, self.app, existing["id"])
             if again is None:
                 raise Moved
-            job, status, message = again, "queued", "unchanged: the same content is there already, and is tried again"
+            job, status, message = again, "queued", f"{message}, and is tried again"
+        if json.loads(existing["metadata"]) != json.loads(wish.metadata):
+            message += "; its metadata stay as they were"
         accepted = Accepted(
             id=existing["id"],
             version=existing["number"],

@@ -15,12 +15,15 @@ where collection.tenant = :tenant and collection.name = :collection and collecti
 -- In the transaction: the collection, which cannot be deleted before our commit; who has the name; and numbers for what will
 -- be new, because the job's arguments name the document and its version, and both rows name the job.
 select nextval('penstock.jobs_id_seq') as new_document, nextval('penstock.versions_id_seq') as new_version,
-  document.id, document.state, document.job_id, document.version_id, version.number, blob.digest, blob.size, blob.key
+  document.id, document.state, document.job_id, document.version_id,
+  coalesce(version.metadata, document.metadata) as metadata,
+  version.number, live.number as live_number, blob.digest, blob.size, blob.key
 from penstock.collections as collection
 left join (
   penstock.documents as document
   join penstock.versions as version on version.id = document.version_id
   join penstock.blobs as blob on blob.id = version.blob_id
+  left join penstock.versions as live on live.id = document.live_id
 ) on document.tenant = :tenant and document.collection_id = collection.id and document.name = :name
   and document.state <> 'deleted'
 where collection.id = :collection and collection.deleted_at is null
@@ -48,3 +51,7 @@ select id, pg_notify('penstock_changed', '') from document
 -- name: was_accepted
 -- After a COMMIT without an answer.
 select exists (select from penstock.versions where id = :version and job_id = :job)
+
+-- name: adopt
+-- The row of bytes that somebody has lost gets the key of the same bytes, which came again. Of two who come, one wins.
+update penstock.blobs set key = :key where key = :lost and state = 'kept' returning id

@@ -1,7 +1,8 @@
 """Attachments of mails and files in archives become documents of their own: `parent!/member`, one deeper, with a job each.
 
 Publishing the parent again is the same again: a member with the same content is left alone, with other content it gets a new
-version, and one that is not inside any more is deleted. The SQL is in members.sql.
+version, and one that is not inside any more is deleted, with all that was inside of it. The metadata are always those of the
+parent. The SQL is in members.sql.
 """
 
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from penstock.errors import Transient
 
 sql = statements(__file__)
 
+DEEPER = 1000  # documents inside of members that are gone, deleted at once; reconcile finds the others
+
 
 @dataclass(frozen=True, slots=True)
 class Members:
@@ -39,7 +42,8 @@ async def add_members(tx: Session, app: Penstock, work: Work, members: Sequence[
 
     Nothing is done for a version that is not the newest any more.
     """
-    if await sql.is_newest.value(tx, document=work.document, version=work.version) is None:
+    parent = await sql.newest.first(tx, document=work.document, version=work.version)
+    if parent is None:
         return Members(unneeded=[stored.key for _, stored in members])
     present = {row["name"]: row for row in await sql.members_of(tx, parent=work.document)}
     named = await _name(tx, work, members)
@@ -48,9 +52,11 @@ async def add_members(tx: Session, app: Penstock, work: Work, members: Sequence[
     changed = [name for name in named if name in present and present[name]["digest"] != named[name].digest]
     gone = [row["id"] for name, row in present.items() if name not in named]
     for name in changed:
-        await _replace(tx, app, work, present[name], kept[named[name].digest])
-    deleted = await delete_in(tx, gone, "not inside any more") if gone else 0
+        await _replace(tx, app, work, present[name], parent=parent, blob=kept[named[name].digest])
+    deleted = await _delete(tx, gone) if gone else 0
     added = await _add(tx, app, work, {name: kept[named[name].digest] for name in new})
+    if present:
+        await sql.pass_on.run(tx, parent=work.document)
     used = {blob.key for blob in kept.values()}
     return Members(
         documents=[*added, *(present[name]["id"] for name in named if name in present)],
@@ -93,7 +99,13 @@ async def _name(tx: Session, work: Work, members: Sequence[tuple[str, Stored]]) 
     return named
 
 
-async def _replace(tx: Session, app: Penstock, work: Work, row: Record, blob: Kept) -> None:
+async def _delete(tx: Session, gone: list[int]) -> int:
+    """Members that are not inside any more, and what was inside of them: search must not find it longer than them."""
+    deeper = [row["id"] for row in await sql.inside_of(tx, ids=gone, most=DEEPER)]
+    return await delete_in(tx, [*gone, *deeper], "not inside any more")
+
+
+async def _replace(tx: Session, app: Penstock, work: Work, row: Record, *, parent: Record, blob: Kept) -> None:
     done = await replace_in(
         tx,
         app,
@@ -102,8 +114,8 @@ async def _replace(tx: Session, app: Penstock, work: Work, row: Record, blob: Ke
         version=row["version_id"],
         blob=blob.id,
         share=work.share,
-        metadata=row["metadata"],
-        uploaded_by=row["uploaded_by"],
+        metadata=parent["metadata"],
+        uploaded_by=parent["uploaded_by"],
     )
     if done is None:
         raise Transient(f"The member {row['name']} was changed by somebody else at the same moment.")

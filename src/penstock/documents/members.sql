@@ -1,8 +1,9 @@
--- name: is_newest
-select id from penstock.documents where id = :document and version_id = :version and state <> 'deleted'
+-- name: newest
+select metadata, uploaded_by from penstock.documents
+where id = :document and version_id = :version and state <> 'deleted'
 
 -- name: members_of
-select document.id, document.name, document.job_id, document.version_id, document.metadata, document.uploaded_by, blob.digest
+select document.id, document.name, document.job_id, document.version_id, blob.digest
 from penstock.documents as document
 join penstock.versions as version on version.id = document.version_id
 join penstock.blobs as blob on blob.id = version.blob_id
@@ -50,6 +51,28 @@ told as (
   select tenant, collection_id, id, 'accepted', jsonb_build_object('version', 1, 'parent', :parent::bigint) from document
 )
 select id, pg_notify('penstock_changed', '') from document
+
+-- name: inside_of
+with recursive inside as (
+  select id from penstock.documents where parent_id = any (:ids::bigint[]) and state <> 'deleted'
+  union all
+  select document.id from penstock.documents as document join inside on document.parent_id = inside.id
+  where document.state <> 'deleted'
+)
+select id from inside limit :most
+
+-- name: pass_on
+-- What was said of an upload holds for all that came in it, also for what was inside before and has not changed.
+with recursive inside as (
+  select id from penstock.documents where parent_id = :parent and state <> 'deleted'
+  union all
+  select document.id from penstock.documents as document join inside on document.parent_id = inside.id
+  where document.state <> 'deleted'
+)
+update penstock.documents as document set metadata = parent.metadata, uploaded_by = parent.uploaded_by
+from penstock.documents as parent
+where parent.id = :parent and document.id = any (array(select id from inside))
+  and (document.metadata, document.uploaded_by) is distinct from (parent.metadata, parent.uploaded_by)
 
 -- name: count_family
 -- Up to what was uploaded, and down again.

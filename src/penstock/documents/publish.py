@@ -45,10 +45,13 @@ class Work:
     metadata: Mapping[str, Any]
     live: int | None  # the version that search sees at present
     model: str
+    next_model: str | None  # whose vectors are wanted, too: the collection is about to change its model
+    model_turn: int  # of the collection when this was read (reembedding.py)
     chunk_size: int
     chunk_overlap: int
     ocr_language: str
     search_language: str
+    begun: bool  # somebody, in an earlier attempt or job, has staged some of it
 
     @property
     def share(self) -> str:

@@ -1,8 +1,9 @@
 -- name: load_work
 select document.id as document, version.id as version, version.number, document.tenant, document.collection_id as collection,
   collection.name as collection_name, document.name, document.parent_id as parent, document.depth, blob.key as blob_key, blob.digest,
-  blob.size, document.metadata, document.live_id as live, collection.model, collection.chunk_size,
-  collection.chunk_overlap, collection.ocr_language, collection.search_language
+  blob.size, coalesce(version.metadata, document.metadata) as metadata, document.live_id as live, collection.model, collection.next_model, collection.model_turn,
+  collection.chunk_size, collection.chunk_overlap, collection.ocr_language, collection.search_language,
+  exists (select from penstock.hidden_versions where version_id = version.id) as begun
 from penstock.documents as document
 join penstock.versions as version on version.id = document.version_id
 join penstock.blobs as blob on blob.id = version.blob_id
@@ -27,12 +28,14 @@ version as (
   set prepared_at = penstock.now(), title = nullif(:title, ''), pages = :pages, chunks = :chunks, words = :words,
     gaps = :gaps::jsonb, facts = :facts::jsonb
   where id = :version and exists (select from document)
-  returning id, number, accepted_at
+  returning id, number, accepted_at, metadata, uploaded_by
 ),
 live as (
-  update penstock.documents
-  set state = 'ready', live_id = :version, error = null, media_type = :media_type, changed_at = penstock.now()
-  where id = (select id from document)
+  update penstock.documents as document
+  set state = 'ready', live_id = :version, error = null, media_type = :media_type, changed_at = penstock.now(),
+    metadata = coalesce(version.metadata, document.metadata), uploaded_by = coalesce(version.uploaded_by, document.uploaded_by)
+  from version
+  where document.id = :document
 ),
 dead as (
   update penstock.versions set dead_at = penstock.now()

@@ -93,7 +93,7 @@ class Together:
                 raise Moved
         for _, stored in group:
             if blobs[stored.digest].key != stored.key:  # the same content was there, or is twice in the group
-                await asyncio.shield(self._blobs.remove(stored.key))
+                await asyncio.shield(self._intake.let_go(stored, blobs[stored.digest].key))
         return [
             accepted(wish, stored, row["document"], 1, int(job))
             for (wish, stored), row, job in zip(group, ids, jobs, strict=True)

@@ -9,7 +9,7 @@ from penstock.documents.metadata import encode_metadata
 from penstock.documents.naming import check_collection_name, check_document_name
 from penstock.documents.upload import Accepted, Upload
 
-UNSERVED = "accepted; no worker is running: start one with `penstock worker` or `penstock up`"
+UNSERVED = "no worker is running: start one with `penstock worker` or `penstock up`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,11 @@ class Moved(Exception):
     """The document was replaced, deleted or made by somebody else: look again."""
 
 
-def accepted(wish: Wish, stored: Stored, document: int, number: int, job: int) -> Accepted:
+def accepted(wish: Wish, stored: Stored, document: int, number: int, job: int, *, live: int | None = None) -> Accepted:
+    """The answer about a new version; `live` is the version that search sees meanwhile."""
+    message = "accepted" if number == 1 else f"accepted as version {number}"
+    if live is not None:
+        message += f"; version {live} is found until it is ready"
     return Accepted(
         id=document,
         version=number,
@@ -57,7 +61,7 @@ def accepted(wish: Wish, stored: Stored, document: int, number: int, job: int) -
         created=True,
         unchanged=False,
         served=wish.served,
-        message="accepted" if wish.served else UNSERVED,
+        message=message if wish.served else f"{message}; {UNSERVED}",
         digest=stored.digest.hex(),
         size=stored.size,
         job=job,

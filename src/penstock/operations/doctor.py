@@ -1,7 +1,8 @@
 """`doctor`: looks at everything that is known to go wrong, and says for each what it found and the command that mends it.
 
-It reads, and changes nothing; it does not even migrate. It needs no worker. Each finding is one function below; for each
-there is a test that causes it and one in which the advised command removes it (tests/operations/test_doctor.py).
+It reads, and changes nothing (but for bytes that a bucket keeps for a moment); it does not even migrate. It needs no worker.
+Each finding is one function below; for each there is a test that causes it and one in which the advised command removes it
+(tests/operations/test_doctor.py).
 """
 
 import asyncio
@@ -22,7 +23,9 @@ from penstock.engine.limits import LimitState, list_limits
 from penstock.engine.queue import sql as queue_sql
 from penstock.engine.schedules import overdue_schedules
 from penstock.engine.wording import counted, listed, span
+from penstock.operations.checking import examine_checks
 from penstock.operations.finding import START, Finding
+from penstock.operations.storage import examine_blobs
 from penstock.operations.upkeep import DEAD_ROWS, LONG_AFTER, examine_server
 from penstock.settings import Settings
 
@@ -52,7 +55,7 @@ async def examine(
                 )
         finally:
             session.terminate()
-    return findings
+    return [*findings, *await examine_blobs(settings)]
 
 
 async def _examine_engine(session: Session, old_after: timedelta) -> list[Finding]:
@@ -72,6 +75,7 @@ async def _examine_engine(session: Session, old_after: timedelta) -> list[Findin
         *_examine_pauses(pauses),
         *_examine_schedules(overdue),
         *_examine_breakers(limits),
+        *await examine_checks(session),
     ]
 
 

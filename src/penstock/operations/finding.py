@@ -1,4 +1,4 @@
-"""What `doctor` says: one thing that is wrong, and the command that mends it."""
+"""What `doctor` says: one thing that is wrong, and the command that mends it; or a note, which is no reason to worry."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,3 +14,4 @@ class Finding:
     sentence: str
     command: str
     evidence: dict[str, Any] = field(default_factory=dict)
+    note: bool = False  # worth knowing, and nothing to be done

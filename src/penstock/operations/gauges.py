@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from penstock.database import Database
@@ -17,6 +17,7 @@ from penstock.engine.census import Waiting, count_workers, waiting_lanes
 from penstock.engine.limits import LimitState, list_limits
 from penstock.engine.schedules import count_schedules
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable
+from penstock.operations.checking import CheckCount, count_findings
 from penstock.telemetry import log
 
 FRESH = 5.0
@@ -40,6 +41,7 @@ class FleetGauges(Collector):
         self._workers = 0
         self._schedules: dict[str, int] = {}
         self._limits: list[LimitState] = []
+        self._checks: list[CheckCount] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -57,6 +59,7 @@ class FleetGauges(Collector):
                 self._workers = await count_workers(session)
                 self._schedules = await count_schedules(session)
                 self._limits = await list_limits(session)
+                self._checks = await count_findings(session)
         except (TimeoutError, DatabaseTrouble, DatabaseUnreachable) as error:
             self._lanes = None
             log.warning("the fleet's gauges cannot be read", error=str(error) or type(error).__name__)
@@ -82,3 +85,9 @@ class FleetGauges(Collector):
             for limit in self._limits:
                 gauge.add_metric((limit.name,), value(limit))
             yield gauge
+        found = CounterMetricFamily("penstock_findings", "What checks of documents have found", labels=("check",))
+        still = GaugeMetricFamily("penstock_findings_open", "Findings that are still there", labels=("check",))
+        for check in self._checks:
+            found.add_metric((check.name,), check.found)
+            still.add_metric((check.name,), check.open)
+        yield from (found, still)

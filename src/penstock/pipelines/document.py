@@ -9,10 +9,20 @@ What cannot be read raises: the job dies with the reason, and the document follo
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from penstock.blobs import Store, Stored
-from penstock.documents import Announcer, Work, add_members, count_family, keep_pages, load_work, publish
+from penstock.documents import (
+    Announcer,
+    Work,
+    add_members,
+    count_family,
+    forget_later,
+    hold_models,
+    keep_pages,
+    load_work,
+    publish,
+)
 from penstock.engine import Context, Kind, Penstock
 from penstock.engine import Gap as ChildGap
 from penstock.errors import ResourceLimit, Unreadable
@@ -20,11 +30,8 @@ from penstock.extraction import Boxes
 from penstock.extraction.chunk import Chunk, split
 from penstock.extraction.reading import Gap, Page, Reading, decode_gap, decode_page
 from penstock.models import Models
-from penstock.search import Entry, Index, Passage, prepare_model
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from penstock.pipelines.embedding import Embedding
+from penstock.search import Entry, Index, Passage, searched_text
 
 T = TypeVar("T")
 
@@ -56,7 +63,7 @@ class Preparing:
         self._app = app
         self._store = store
         self._boxes = boxes
-        self._models = models
+        self._embedding = Embedding(app, models)
         self._announcer = announcer
         self._index = Index()
 
@@ -208,15 +215,17 @@ class Preparing:
         self, ctx: Context, work: Work, reading: Reading, gathered: Gathered, chunks: Sequence[Chunk]
     ) -> None:
         """All but the last batch go out ahead, fenced and invisible; the rest is the end of the job."""
-        model = self._models.open(work.model)
-        await prepare_model(self._app.database, model.name, model.dimensions)
-        if ctx.attempt > 1:
+        await self._embedding.prepare(work.model)
+        if work.begun:
             await self._clear(ctx, work)
+        staged = [work.model]
+        if work.next_model is not None and await self._embedding.is_usable(ctx, work.next_model):
+            staged.append(work.next_model)
         batches = [chunks[first : first + BATCH] for first in range(0, len(chunks), BATCH)]
         words = 0
         for number, batch in enumerate(batches[:-1]):
             await ctx.progress(number * BATCH, len(chunks), "chunks")
-            entries = await self._embed(ctx, work, batch, number * BATCH)
+            entries = await self._embed(ctx, work, batch, number * BATCH, staged)
             ctx.enter("index")
             async with ctx.write() as tx:
                 words += await self._index.stage(tx, entries)
@@ -225,13 +234,15 @@ class Preparing:
             part, pages = _cut(pages)
             async with ctx.write() as tx:
                 await keep_pages(tx, work.version, part)
-        last = await self._embed(ctx, work, batches[-1], BATCH * (len(batches) - 1)) if batches else None
+        last = await self._embed(ctx, work, batches[-1], BATCH * (len(batches) - 1), staged) if batches else None
         unneeded: Sequence[str] = ()
         ctx.enter("index")
         async with ctx.finish() as tx:
             await keep_pages(tx, work.version, pages)
             if last is not None:
                 words += await self._index.stage(tx, last)
+            for model in await hold_models(tx, work, staged=staged):
+                await forget_later(tx, self._app, work.collection, model)
             published = await publish(
                 tx,
                 work,
@@ -247,10 +258,19 @@ class Preparing:
                 unneeded = (await add_members(tx, self._app, work, gathered.members)).unneeded
         await self._remove(unneeded)
 
-    async def _embed(self, ctx: Context, work: Work, batch: Sequence[Chunk], first: int) -> Entry:
+    async def _embed(self, ctx: Context, work: Work, batch: Sequence[Chunk], first: int, staged: list[str]) -> Entry:
+        """Vectors by all models that are staged; a next one that fails is left out from here on, and made up for later."""
         ctx.enter("embed")
         passages = [Passage(chunk.page, chunk.start, chunk.stop, chunk.heading, chunk.text) for chunk in batch]
-        vectors = await self._vectors(ctx, work.model, [_with_heading(chunk) for chunk in batch])
+        texts = [searched_text(chunk.heading, chunk.text) for chunk in batch]
+        vectors = await self._embedding.vectors(ctx, work.model, texts)
+        others = {}
+        for name in staged[1:]:
+            found = await self._embedding.vectors_if_possible(ctx, name, texts)
+            if found is None:
+                staged.remove(name)
+            else:
+                others[name] = found
         return await aside(
             sum(len(chunk.text) for chunk in batch),
             Entry.of,
@@ -261,21 +281,14 @@ class Preparing:
             first=first,
             passages=passages,
             vectors=vectors,
+            others=others,
         )
-
-    async def _vectors(self, ctx: Context, name: str, texts: Sequence[str]) -> "NDArray[np.float32]":
-        """A model behind an address has permits, and a breaker for when it is away; one of this process needs neither."""
-        model = self._models.open(name)
-        if name not in self._app.settings.models:
-            return await model.embed(texts)
-        async with ctx.limit(model_limit(name)):
-            return await model.embed(texts)
 
     async def _clear(self, ctx: Context, work: Work) -> None:
         """An earlier attempt may have written some batches of this version."""
         while True:
             async with ctx.write() as tx:
-                if not await self._index.clear(tx, version=work.version, model=work.model):
+                if not await self._index.clear(tx, version=work.version):
                     return
 
 
@@ -284,16 +297,6 @@ async def aside(characters: int, work: Callable[..., T], *arguments: Any, **opti
     if characters < SMALL:
         return work(*arguments, **options)
     return await asyncio.to_thread(work, *arguments, **options)
-
-
-def model_limit(name: str) -> str:
-    """The limit of the calls to a remote model."""
-    return f"model-{name}"
-
-
-def _with_heading(chunk: Chunk) -> str:
-    """What a part is about often stands only in its heading."""
-    return f"{chunk.heading}\n{chunk.text}" if chunk.heading else chunk.text
 
 
 def _cut(pages: list[Page]) -> tuple[list[Page], list[Page]]:

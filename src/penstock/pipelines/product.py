@@ -16,12 +16,17 @@ from penstock.engine import Penstock
 from penstock.extraction import Boxes
 from penstock.fetch import Fetcher
 from penstock.models import Models
-from penstock.pipelines.document import Preparing, model_limit
+from penstock.pipelines.checking import Checking
+from penstock.pipelines.document import Preparing
+from penstock.pipelines.embedding import model_limit
+from penstock.pipelines.reembedding import Reembedding
+from penstock.pipelines.removal import Removal
 from penstock.pipelines.upkeep import Upkeep
 from penstock.settings import Settings
 
 QUEUE = "documents"
 UPKEEP_QUEUE = "upkeep"
+MODELS_QUEUE = "models"
 MODEL_CALLS = 8  # of the whole fleet to one remote model at a time
 
 
@@ -43,11 +48,19 @@ class Product:
         self.app.job(queue=QUEUE, timeout="1h", retries=3, depth=limits.waiting)(preparing.prepare_document)
         self.app.job(queue=QUEUE, timeout="15m", retries=3)(preparing.ocr_pages)
         preparing.ocr_call = self.app.kinds["ocr_pages"]
-        upkeep = Upkeep(self.app, self.store, self.models)
+        removal = Removal(self.app, self.store)
+        self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=3)(removal.remove_documents)
+        removal.remove_call = self.app.kinds["remove_documents"]
+        upkeep = Upkeep(self.app, self.store, self.models, removal)
         self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(upkeep.tidy_documents)
         self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=3)(upkeep.fold_vectors)
         upkeep.fold_call = self.app.kinds["fold_vectors"]
+        reembedding = Reembedding(self.app, self.models)
+        self.app.job(queue=MODELS_QUEUE, timeout="3d", retries=10)(reembedding.reembed_collection)
+        self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=10)(reembedding.forget_vectors)
         self.app.schedule("tidy-documents", "every 1m", self.app.kinds["tidy_documents"](), overlap="skip")
+        self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(Checking(self.app, self.store).check_documents)
+        self.app.schedule("check-documents", "every 5m", self.app.kinds["check_documents"](), overlap="skip")
 
     @property
     def settings(self) -> Settings:
@@ -56,7 +69,7 @@ class Product:
     @property
     def slots(self) -> dict[str, int]:
         """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
-        return {QUEUE: 4 * self.settings.extraction.children + 4, UPKEEP_QUEUE: 2}
+        return {QUEUE: 4 * self.settings.extraction.children + 4, UPKEEP_QUEUE: 3, MODELS_QUEUE: 1}
 
     async def __aenter__(self) -> Self:
         await self.app.__aenter__()

@@ -1,13 +1,14 @@
 """What keeps documents tidy, by a schedule and in bounded bites: no bite is long, and the next one comes within a minute.
 
-Old versions' chunks, bytes that belong to nobody, counts that can be added up, answers that nobody will ask for again, and
-collections whose vectors deserve an index.
+Old versions' chunks, deleted documents of which something is left, bytes that belong to nobody, counts that can be added up,
+answers that nobody will ask for again, and collections whose vectors deserve an index.
 """
 
 from penstock.blobs import Store
 from penstock.documents import clear_old_versions, collect_blobs, compact_tallies, reconcile, sweep_answers
 from penstock.engine import Context, Kind, Penstock
 from penstock.models import Models
+from penstock.pipelines.removal import Removal
 from penstock.search import Index, fold, needs_folding
 
 
@@ -16,10 +17,11 @@ class Upkeep:
 
     fold_call: Kind
 
-    def __init__(self, app: Penstock, store: Store, models: Models) -> None:
+    def __init__(self, app: Penstock, store: Store, models: Models, removal: Removal) -> None:
         self._app = app
         self._store = store
         self._models = models
+        self._removal = removal
         self._index = Index()
 
     async def tidy_documents(self, ctx: Context) -> dict[str, int]:
@@ -34,6 +36,7 @@ class Upkeep:
             "answers": await sweep_answers(database),
             "blobs": await collect_blobs(database, self._store, database.settings.blobs.collect_after),
         }
+        await self._removal.call()
         for each in await needs_folding(database):
             await self._app.enqueue(
                 self.fold_call(collection=each.collection, model=each.model),

@@ -5,6 +5,7 @@ moment. One fold per collection works at a time; another call returns at once. T
 vectors.sql.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from penstock.database import Database, Session, statements
@@ -50,6 +51,35 @@ async def fold(database: Database, collection: int, model: str) -> int:
         if chunks > database.settings.search.exact_up_to and await VectorTable(model).exists(session):
             moved += await _fold_vectors(database, session, collection, model)
         return moved
+    finally:
+        session.terminate()
+
+
+async def is_folded(database: Database, collection: int, model: str) -> bool:
+    """Whether a collection's vectors by this model have the index that they deserve; those of a small one deserve none."""
+
+    async def look(session: Session) -> bool:
+        chunks: int = await sql.live_chunks.value(session, collection=collection)
+        if chunks <= database.settings.search.exact_up_to:
+            return True
+        return bool(await VectorTable(model).statement("index_state", collection=collection).value(session))
+
+    return await database.pool.repeat(look)
+
+
+async def drop_vector_index(
+    database: Database, collection: int, model: str, wanted: Callable[[Session], Awaitable[bool]]
+) -> bool:
+    """Drop a collection's index for a model, unless that is wanted; False while somebody folds, who may be making it."""
+    session = await open_owner(database)
+    try:
+        if not await sql.try_alone.value(session, collection=collection):
+            return False
+        if not await wanted(session):  # asked while nobody can make one
+            await session.execute("set statement_timeout = 0")
+            drop = VectorTable(model).statement("drop_index", collection=collection)
+            await session.execute(drop.text, timeout=BUILD_LIMIT)
+        return True
     finally:
         session.terminate()
 

@@ -16,7 +16,7 @@ from penstock.database import Session, statements
 from penstock.errors import WrongState
 from penstock.search.entries import COUNT_MAX, bucket_of, chunk_key, pack
 from penstock.search.postings import remove_postings, take_turn
-from penstock.search.vectors import VectorTable, vector_rows
+from penstock.search.vectors import VectorTable, made_models, vector_rows
 from penstock.search.words import vocabulary
 
 if TYPE_CHECKING:
@@ -42,16 +42,15 @@ class Entry:
 
     version: int
     collection: int
-    model: str
     first: int
     words: int
     passages: Sequence[Passage]
     postings: Mapping[str, bytes]  # by term
     buckets: Sequence[int]  # of each term
-    vectors: bytearray
+    vectors: Mapping[str, bytearray]  # by model
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913  what a batch is, by name
         cls,
         *,
         version: int,
@@ -61,8 +60,15 @@ class Entry:
         first: int,
         passages: Sequence[Passage],
         vectors: "NDArray[np.float32]",
+        others: "Mapping[str, NDArray[np.float32]] | None" = None,
     ) -> "Entry":
-        """Some milliseconds of work for a hundred passages: to be done without a connection, best in a thread."""
+        """Some milliseconds of work for a hundred passages: to be done without a connection, best in a thread.
+
+        `others` are the vectors by other models than the collection's own, for a collection that is about to change it.
+        """
+        import numpy as np
+
+        ordinals = np.arange(first, first + len(passages), dtype=np.int32)
         count_words = vocabulary(language).count
         postings: dict[str, bytes] = {}
         total = 0
@@ -77,13 +83,15 @@ class Entry:
         return cls(
             version=version,
             collection=collection,
-            model=model,
             first=first,
             words=total,
             passages=passages,
             postings=postings,
             buckets=[bucket_of(term) for term in postings],
-            vectors=vector_rows(version, collection, first, vectors),
+            vectors={
+                name: vector_rows(version, ordinals, collection, rows)
+                for name, rows in {model: vectors, **(others or {})}.items()
+            },
         )
 
 
@@ -108,19 +116,22 @@ class Index:
                 buckets=entry.buckets,
                 entries=list(entry.postings.values()),
             )
-            await VectorTable(entry.model).copy(tx, entry.vectors)
+            for model, rows in entry.vectors.items():
+                await VectorTable(model).copy(tx, rows)
         return entry.words
 
-    async def clear(self, tx: Session, *, version: int, model: str, most: int = 2000) -> int:
-        """Remove some rows of a version that is not live; how many. At 0, nothing of it is left."""
+    async def clear(self, tx: Session, *, version: int, most: int = 2000) -> int:
+        """Remove some rows of a version that is not live, the vectors of all models; how many. At 0, nothing is left."""
         if await sql.is_live.value(tx, version=version):
             raise WrongState(f"Version {version} is the one that search sees: its rows cannot be removed.")
         collection = await sql.collection_of.value(tx, version=version)
         if collection is None:
             return 0
         await take_turn(tx, collection)
-        table = VectorTable(model)
-        removed = await table.remove(tx, collection, version, most) if await table.exists(tx) else 0
+        removed = 0
+        for model in await made_models(tx):
+            if removed < most:
+                removed += await VectorTable(model).remove(tx, collection, version, most - removed)
         if removed < most:
             removed += await remove_postings(tx, version, most - removed)
         if removed < most:

@@ -8,6 +8,7 @@ took 5 s): a job moves them (folding.py). The SQL is in vectors.sql.
 import asyncio
 import copy
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -66,10 +67,10 @@ class VectorTable:
     async def exists(self, session: Session) -> bool:
         return bool(await self.statement("exists").value(session))
 
-    async def copy(self, tx: Session, rows: bytearray) -> None:
-        """Add the rows of `vector_rows`."""
+    async def copy(self, tx: Session, rows: bytearray, *, folded: bool = False) -> None:
+        """Add the rows of `vector_rows`; to the folded table only while it has no index for the collection."""
         await tx.copy_to_table(
-            f"vectors_{self.model}",
+            f"folded_vectors_{self.model}" if folded else f"vectors_{self.model}",
             schema_name="penstock",
             columns=("version_id", "ordinal", "collection_id", "embedding"),
             source=rows,
@@ -83,8 +84,33 @@ class VectorTable:
             removed += await self.statement(step).value(tx, collection=collection, version=version, most=most - removed)
         return removed
 
+    async def remove_collection(self, tx: Session, collection: int, most: int) -> int:
+        """Remove up to so many vectors of a collection, whatever version they are of; how many."""
+        removed = 0
+        for step in ("remove_collection_from_tail", "remove_collection_from_folded"):
+            if removed < most:
+                removed += await self.statement(step).value(tx, collection=collection, most=most - removed)
+        return removed
 
-def vector_rows(version: int, collection: int, first: int, vectors: "NDArray[np.float32]") -> bytearray:
+    async def counts(self, session: Session, collection: int, versions: Sequence[int]) -> dict[int, int]:
+        """How many vectors each of these versions has; those without one are left out."""
+        rows = await self.statement("count_by_version")(session, collection=collection, versions=list(versions))
+        return {row["version_id"]: row["vectors"] for row in rows}
+
+    async def ordinals(self, session: Session, collection: int, version: int) -> list[int]:
+        """The chunks of a version that have a vector, in their order."""
+        rows = await self.statement("ordinals_of")(session, collection=collection, version=version)
+        return [row["ordinal"] for row in rows]
+
+
+async def made_models(session: Session) -> list[str]:
+    """The models that have tables, whichever process has made them; some 0.1 ms."""
+    return [row["model"] for row in await templates.made_models(session)]
+
+
+def vector_rows(
+    versions: "int | NDArray[np.int64]", ordinals: "NDArray[np.int32]", collection: int, vectors: "NDArray[np.float32]"
+) -> bytearray:
     """Rows as PostgreSQL's binary COPY takes them, made at once: 20 times as fast as one by one."""
     import numpy as np
 
@@ -106,8 +132,8 @@ def vector_rows(version: int, collection: int, first: int, vectors: "NDArray[np.
     )
     rows = np.zeros(count, dtype=layout)
     rows["fields"] = 4
-    rows["version_size"], rows["version"] = 8, version
-    rows["ordinal_size"], rows["ordinal"] = 4, np.arange(first, first + count)
+    rows["version_size"], rows["version"] = 8, versions
+    rows["ordinal_size"], rows["ordinal"] = 4, ordinals
     rows["collection_size"], rows["collection"] = 4, collection
     rows["embedding_size"], rows["dimensions"] = 4 + 2 * dimensions, dimensions
     rows["embedding"] = vectors
@@ -122,16 +148,20 @@ async def prepare_model(database: Database, model: str, dimensions: int) -> None
     async with prepared.turn:  # the first documents of a worker come together, and one of them is enough
         if (model, dimensions) in prepared.models:
             return
-        table = VectorTable(model)
-        found = await database.pool.repeat(table.statement("dimensions").value)
-        if found is None:
-            await _make(database, table, dimensions)
-        elif found != dimensions:
-            raise DatabaseUnsuitable(
-                f"The vectors of the model {model!r} have {found} dimensions in this database, but the model gives "
-                f"{dimensions}: give the other model a name of its own."
-            )
+        if not await check_dimensions(database, model, dimensions):
+            await _make(database, VectorTable(model), dimensions)
         prepared.models.add((model, dimensions))
+
+
+async def check_dimensions(database: Database, model: str, dimensions: int) -> bool:
+    """Whether there are tables for a model; one sentence when they are for vectors of another length."""
+    found = await database.pool.repeat(VectorTable(model).statement("dimensions").value)
+    if found not in (None, dimensions):
+        raise DatabaseUnsuitable(
+            f"The vectors of the model {model!r} have {found} dimensions in this database, but the model gives "
+            f"{dimensions}: give the other model a name of its own."
+        )
+    return found is not None
 
 
 async def open_owner(database: Database) -> Session:
@@ -154,7 +184,7 @@ async def _make(database: Database, table: VectorTable, dimensions: int) -> None
             there = VectorTable(table.model, extension["schema"] if extension else "public")
             for step in ("create_tail", "create_folded"):
                 await there.statement(step, dimensions=dimensions).run(session)
-            for step in ("store_tail_in_the_row", "store_folded_in_the_row", "index_tail", "index_folded"):
+            for step in ("store_tail_in_the_row", "store_folded_in_the_row", "index_tail", "index_folded", "guard"):
                 await there.statement(step).run(session)
             if database.settings.database_owner_url is not None:
                 await grant_use(session, role=role)

@@ -44,6 +44,11 @@ create index if not exists vectors_model_of_version on penstock.vectors_model (c
 -- name: index_folded
 create index if not exists folded_model_of_version on penstock.folded_model (collection_id, version_id)
 
+-- name: guard
+-- A request sees vectors of its tenant's collections alone (schema/0008_access.sql).
+select penstock.guard(made, 'collection_id in (select id from penstock.collections)', false)
+from unnest(array['penstock.vectors_model'::regclass, 'penstock.folded_model'::regclass]) as made
+
 -- name: exists
 select to_regclass('penstock.vectors_model') is not null
 
@@ -68,6 +73,42 @@ with removed as (
   returning 1
 )
 select count(*)::int from removed
+
+-- name: remove_collection_from_tail
+with removed as (
+  delete from penstock.vectors_model
+  where ctid = any (array(select ctid from penstock.vectors_model where collection_id = :collection limit :most::int))
+  returning 1
+)
+select count(*)::int from removed
+
+-- name: remove_collection_from_folded
+with removed as (
+  delete from penstock.folded_model
+  where ctid = any (array(select ctid from penstock.folded_model where collection_id = :collection limit :most::int))
+  returning 1
+)
+select count(*)::int from removed
+
+-- name: made_models
+-- By a range of the name's index; the tables of folded vectors begin with another word.
+select substr(relname::text, length('vectors_') + 1) as model from pg_class
+where relname >= 'vectors_' and relname < 'vectors`' and relkind = 'r' and relnamespace = 'penstock'::regnamespace
+order by relname
+
+-- name: count_by_version
+select version_id, count(*)::int as vectors from (
+  select version_id from penstock.vectors_model where collection_id = :collection and version_id = any (:versions::bigint[])
+  union all
+  select version_id from penstock.folded_model where collection_id = :collection and version_id = any (:versions::bigint[])
+) as vector
+group by version_id
+
+-- name: ordinals_of
+select ordinal from penstock.vectors_model where collection_id = :collection and version_id = :version
+union all
+select ordinal from penstock.folded_model where collection_id = :collection and version_id = :version
+order by ordinal
 
 -- name: indexed_collections
 -- Those whose folded vectors have an index that is complete.

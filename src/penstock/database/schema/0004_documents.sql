@@ -47,9 +47,9 @@ create table penstock.documents (
   version_id    bigint,  -- the newest version that was accepted
   live_id       bigint,  -- the version that search sees
   job_id        bigint,  -- prepares the newest version
-  uploaded_by   text not null default '',
+  uploaded_by   text not null default '',  -- this and the next two: of the version that search sees, or of the first
   metadata      jsonb not null default '{}' check (jsonb_typeof(metadata) = 'object'),
-  media_type    text,    -- of the newest version, as its content says
+  media_type    text,    -- as its content says
   error         jsonb,   -- class, message, step
   created_at    timestamptz not null default penstock.now(),
   changed_at    timestamptz not null default penstock.now(),
@@ -75,6 +75,8 @@ create table penstock.versions (
   blob_id     bigint not null references penstock.blobs,
   job_id      bigint,  -- prepares it, or has
   accepted_at timestamptz not null default penstock.now(),
+  uploaded_by text,   -- this and the next: of a replacement, which the document gets when it is ready
+  metadata    jsonb,
   -- What preparing it has found.
   prepared_at timestamptz,
   title       text,

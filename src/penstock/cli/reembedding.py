@@ -1,0 +1,62 @@
+"""`penstock collections set --wait`: follows a collection until it has its next model, and works on that if nobody does."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from penstock.cli.watching import sql
+from penstock.documents import Collection, find_collection, watch_changes
+from penstock.documents.reembedding import REEMBED
+from penstock.pipelines import Product
+
+LOOK_EVERY = 0.5  # seconds, without a notification
+
+
+async def follow(product: Product, collection: Collection, *, as_json: bool) -> Collection:
+    """The collection at the end: with the model, or with the reason why it does not go on."""
+    with _bar(as_json=as_json) as show:
+        async with _worker(product), watch_changes(product.app.database) as changed:
+            while True:
+                found = await find_collection(product.app, collection.name, tenant=collection.tenant)
+                show(found)
+                if found.next_model is None or found.is_stuck:
+                    return found
+                await changed.wait(LOOK_EVERY)
+
+
+@asynccontextmanager
+async def _worker(product: Product) -> AsyncIterator[None]:
+    """This process, when no other one would do it."""
+    if await product.app.database.pool.repeat(lambda session: sql.is_served.value(session, kind=REEMBED)):
+        yield
+        return
+    typer.echo("No worker is running: working here until it is done.", err=True)
+    working = asyncio.create_task(product.app.work(concurrency=product.slots), name="work here")
+    try:
+        yield
+    finally:
+        working.cancel()
+        with suppress(asyncio.CancelledError):
+            await working
+
+
+@contextmanager
+def _bar(*, as_json: bool) -> Iterator[Callable[[Collection], None]]:
+    """On a terminal only."""
+    if not sys.stderr.isatty() or as_json:
+        yield lambda _: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,} of {task.total:,} chunks"))
+    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as progress:
+        task = progress.add_task("embedding", total=1)
+
+        def show(found: Collection) -> None:
+            if found.next_model is not None:
+                progress.update(task, completed=found.reembedded or 0, total=max(found.to_reembed or 0, 1))
+
+        yield show

@@ -1,0 +1,83 @@
+"""The bytes of documents are in the store, all of them. What is missing cannot be made anew: it is reported for each document.
+
+The store is asked without a connection, and the row once more after that: what is being collected is no finding, because its
+row is not kept any more before its file goes. Files without a row are the collector's. The SQL is in blobs.sql.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from asyncpg import Record
+
+from penstock.blobs import Store
+from penstock.database import Database, statements
+from penstock.documents.checks.finding import Cursor, Found, Repair
+from penstock.errors import NotFound
+
+sql = statements(__file__)
+
+PAGE = 500
+AT_ONCE = 16  # questions to the store
+
+
+class Blobs:
+    """Every row has its bytes."""
+
+    name = "blobs"
+
+    def __init__(self, database: Database, store: Store) -> None:
+        self._database = database
+        self._store = store
+
+    async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
+        rows = await self._database.pool.repeat(partial(sql.page, after=after[0] if after else 0, most=PAGE))
+        subjects = [row["id"] for row in rows]
+        return subjects, [subjects[-1]] if len(subjects) == PAGE else None
+
+    async def look(self, subjects: Sequence[int]) -> list[Found]:
+        rows = await self._database.pool.repeat(partial(sql.kept, blobs=list(subjects)))
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def ask(row: Record) -> str:
+            async with turn:
+                return await self._ask(row["key"], row["size"])
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                asked = {row["id"]: group.create_task(ask(row)) for row in rows}
+        except ExceptionGroup as troubles:  # a store that is away says the same to all
+            raise troubles.exceptions[0] from None
+        wrong = {blob: task.result() for blob, task in asked.items() if task.result()}
+        if not wrong:
+            return []
+        users = await self._database.pool.repeat(partial(sql.users, blobs=list(wrong)))
+        return [_tell(row, wrong[row["blob_id"]]) for row in users]
+
+    async def _ask(self, key: str, size: int) -> str:
+        """What is wrong with these bytes. The last of them and the one that must not be there tell the size."""
+        start = max(size - 1, 0)
+        try:
+            found = sum([len(piece) async for piece in self._store.read(key, start, size + 1)])
+        except NotFound:
+            return "are not in the blob store"
+        if found != size - start:
+            return (
+                f"are {'fewer' if found < size - start else 'more'} in the blob store than the {size:,} that were kept"
+            )
+        return ""
+
+    async def repair(self, found: Found) -> Repair | None:
+        return None
+
+
+def _tell(row: Record, wrong: str) -> Found:
+    shared = f" {row['documents'] - 1:,} more documents have the same bytes." if row["documents"] > 1 else ""
+    return Found(
+        row["blob_id"],
+        f"The bytes of document {row['document']} ({row['collection']}/{row['name']}) {wrong}: put the file {row['key']} back "
+        f"from a backup, or add the same file again with --replace.{shared}",
+        f"penstock delete {row['document']}",
+        row["document"],
+        row["tenant"],
+    )

@@ -1,0 +1,184 @@
+"""Rows of versions that are no more, in every table that has rows of versions: what a removal has forgotten is found here.
+
+A version is gone when it has no row, or was cleared. That never changes back, and its rows go before it or with it: rows that
+are seen after that belong to nobody. Versions are found by skipping from one to the next in an index, however many rows each
+has. The repair removes the version from all tables, in bites. The SQL is in leftovers.sql.
+"""
+
+import copy
+import re
+from collections.abc import Sequence
+from functools import partial
+
+from penstock.database import Database, Session, Statement, statements
+from penstock.documents.checks.finding import Cursor, Found, Repair
+from penstock.search.entries import BUCKETS
+from penstock.search.postings import remove_postings, take_turn
+
+sql = statements(__file__)
+
+PAGE = 500
+ROWS = 5000  # of the postings' tail, some dozen for each batch
+BITE = 2000  # rows that are removed in one transaction
+TABLE = re.compile(r"(folded_)?vectors_[a-z0-9][a-z0-9_-]{0,40}|hidden_versions|indexed_batches|chunks|pages")
+
+NAMES = {"hidden_versions": "hidden", "indexed_batches": "batches"}
+WORDS = {"hidden_versions": "a mark that hides it", "indexed_batches": "batches of postings"}
+
+
+class _Gone:
+    """What the checks of all tables have in common: a version that is gone has no rows."""
+
+    name: str
+    _what: str  # the rows, for people
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def look(self, subjects: Sequence[int]) -> list[Found]:
+        rows = await self._database.pool.repeat(partial(sql.gone_versions, versions=sorted(set(subjects))))
+        gone = {row["version_id"]: row for row in rows}
+        if not gone:
+            return []
+        left = await self._with_rows(list(gone))
+        return [
+            Found(
+                version,
+                f"Version {version} is gone, and has {self._what} left.",
+                "penstock schedule run check-documents",
+                gone[version]["document_id"],
+                gone[version]["tenant"],
+            )
+            for version in sorted(left)
+        ]
+
+    async def _with_rows(self, versions: list[int]) -> set[int]:
+        raise NotImplementedError
+
+    async def repair(self, found: Found) -> Repair | None:
+        removed = await remove_version(self._database, found.subject)
+        return Repair(f"{removed:,} rows were removed.")
+
+
+class Leftovers(_Gone):
+    """Nothing is left of versions that are gone, in a table that is sorted by version."""
+
+    def __init__(self, database: Database, table: str) -> None:
+        super().__init__(database)
+        self.name = f"left-{NAMES.get(table, table)}"
+        self._table = table
+        self._what = WORDS.get(table, table)
+
+    async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
+        step = about("next_versions", self._table)
+        rows = await self._database.pool.repeat(partial(step, after=after[0] if after else 0, most=PAGE))
+        subjects = [row["version_id"] for row in rows]
+        return subjects, [subjects[-1]] if len(subjects) == PAGE else None
+
+    async def _with_rows(self, versions: list[int]) -> set[int]:
+        rows = await self._database.pool.repeat(partial(about("with_rows", self._table), versions=versions))
+        return {row["version_id"] for row in rows}
+
+
+class LeftPostings(_Gone):
+    """Nothing is left of them in the tail of the postings."""
+
+    name = "left-postings"
+    _what = "postings"
+
+    async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
+        collection, bucket, version, first = after or (0, 0, 0, 0)
+        step = partial(sql.next_postings, collection=collection, bucket=bucket, version=version, first=first, most=ROWS)
+        rows = await self._database.pool.repeat(step)
+        subjects = sorted({row["version_id"] for row in rows})
+        return subjects, list(rows[-1].values()) if len(rows) == ROWS else None
+
+    async def _with_rows(self, versions: list[int]) -> set[int]:
+        rows = await self._database.pool.repeat(partial(sql.with_postings, versions=versions, buckets=BUCKETS))
+        return {row["version_id"] for row in rows}
+
+
+class LeftVectors(_Gone):
+    """Nothing is left of them in the vectors of any model."""
+
+    name = "left-vectors"
+    _what = "vectors"
+
+    async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
+        tables = await self._database.pool.repeat(vector_tables)
+        table, collection, version = after or ("", 0, 0)
+        for place, name in enumerate(tables):
+            if name < table:
+                continue
+            if name > table:
+                collection = version = 0
+            step = partial(about("next_pairs", name), collection=collection, version=version, most=PAGE)
+            rows = await self._database.pool.repeat(step)
+            subjects = [row["version_id"] for row in rows]
+            if len(rows) == PAGE:
+                return subjects, [name, rows[-1]["collection_id"], rows[-1]["version_id"]]
+            if place + 1 < len(tables):
+                return subjects, [tables[place + 1], 0, 0]
+            return subjects, None
+        return [], None
+
+    async def _with_rows(self, versions: list[int]) -> set[int]:
+        found: set[int] = set()
+        for table in await self._database.pool.repeat(vector_tables):
+            rows = await self._database.pool.repeat(partial(about("with_vectors", table), versions=versions))
+            found |= {row["version_id"] for row in rows}
+        return found
+
+
+async def vector_tables(session: Session) -> list[str]:
+    """Those of all models, the tails and the folded ones, in the order of their names."""
+    return sorted(name for row in await sql.vector_tables(session) if TABLE.fullmatch(name := row["relname"]))
+
+
+def about(name: str, table: str) -> Statement:
+    """A statement of leftovers.sql about this table; its name is one that we have made."""
+    if not TABLE.fullmatch(table):
+        raise ValueError(f"{table!r} has no rows of versions")
+    statement: Statement = copy.copy(getattr(sql, name))
+    statement.text = statement.text.replace("table_of_versions", f'"{table}"')
+    return statement
+
+
+async def remove_version(database: Database, version: int) -> int:
+    """Remove all that is left of a version that is gone, in bites; how many rows. Hidden first, shown never."""
+    tables = await database.pool.repeat(vector_tables)
+    collections = {
+        row["collection_id"] for row in await database.pool.repeat(partial(sql.collections_of, version=version))
+    }
+    for table in tables:
+        rows = await database.pool.repeat(partial(about("collections_with", table), version=version))
+        collections |= {row["collection_id"] for row in rows}
+    rows = await database.pool.repeat(partial(sql.collections_with_postings, version=version, buckets=BUCKETS))
+    collections |= {row["collection_id"] for row in rows}
+    total = 0
+    for collection in sorted(collections):
+        await database.pool.repeat(partial(sql.hide.run, version=version, collection=collection))
+        while bite := await _remove_bite(database, version, collection, tables):
+            total += bite
+    while True:
+        async with database.pool.transaction() as tx:
+            removed = [
+                len(await sql.remove_chunks(tx, version=version, most=BITE)),
+                len(await sql.remove_pages(tx, version=version, most=BITE)),
+            ]
+            if not sum(removed):
+                await sql.forget_hidden.run(tx, version=version)
+                return total
+        total += sum(removed)
+
+
+async def _remove_bite(database: Database, version: int, collection: int, tables: Sequence[str]) -> int:
+    """In its turn: a fold could move a row behind our back."""
+    async with database.pool.transaction() as tx:
+        await take_turn(tx, collection)
+        removed = await remove_postings(tx, version, BITE)
+        removed += len(await sql.remove_tail(tx, version=version, collection=collection, buckets=BUCKETS))
+        for table in tables:
+            step = about("remove_vectors", table)
+            removed += len(await step(tx, version=version, collection=collection, most=BITE))
+        return removed

@@ -1,0 +1,264 @@
+"""Another model for a collection: a job makes its vectors beside the old ones and switches; another one removes the old.
+
+It goes over the live versions until a whole round finds that none misses a vector; what is there already is skipped, so an
+interrupted one goes on where it was. A page is read, embedded and written at the same time as its neighbours. Each write is
+fenced, holds the turn of the collection's models, and takes the turn of its index: a version that is live then cannot be
+cleaned up before our commit. The last transaction is the switch and the end of the job.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from penstock.documents.reembedding import (
+    LiveVersion,
+    NotComplete,
+    Span,
+    Superseded,
+    count_live_chunks,
+    hold_turn,
+    is_wanted,
+    list_late,
+    list_live,
+    live_among,
+    read_spans,
+    switch_model,
+)
+from penstock.engine import Context, Penstock
+from penstock.engine.failpoint import STEP, reach
+from penstock.errors import RateLimited, Transient
+from penstock.models import Models
+from penstock.pipelines.embedding import Embedding
+from penstock.search import VectorTable, drop_vector_index, fold, is_folded, searched_text, take_turn, vector_rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PAGE = 2_000  # chunks that are embedded and written together
+REMOTE_PAGE = 256  # by a model behind an address: a call is dear, and has a permit for as long as it takes
+DOCUMENTS = 500  # whose vectors are counted in one statement
+BITE = 5_000  # old vectors that are removed in one transaction
+ROUNDS = 3  # without anything to do, and still not complete
+BUSY = 30.0  # seconds until somebody else may have folded
+
+
+@dataclass
+class Goal:
+    """A collection and the model that it is about to have, with how far it is."""
+
+    collection: int
+    model: str
+    turn: int
+    total: int = 0
+    done: int = 0
+    folded: bool = False  # a large collection without an index yet: its vectors go where the index will be
+    short: str = ""  # a document whose vectors are not complete, in words
+
+    @property
+    def table(self) -> VectorTable:
+        return VectorTable(self.model)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Chunks without a vector."""
+
+    versions: "NDArray[np.int64]"
+    ordinals: "NDArray[np.int32]"
+    texts: list[str]
+
+    @classmethod
+    def of(cls, rows: list[Any]) -> "Texts":
+        import numpy as np
+
+        return cls(
+            np.array([row["version"] for row in rows], dtype=np.int64),
+            np.array([row["ordinal"] for row in rows], dtype=np.int32),
+            [searched_text(row["heading"], row["text"]) for row in rows],
+        )
+
+
+class Reembedding:
+    """The handlers."""
+
+    def __init__(self, app: Penstock, models: Models) -> None:
+        self._app = app
+        self._embedding = Embedding(app, models)
+
+    async def reembed_collection(self, ctx: Context, collection: int, model: str, turn: int) -> Any:
+        """Make all vectors of a collection by its next model, then let that be its model."""
+        goal = Goal(collection, model, turn)
+        try:
+            async with self._app.database.pool.transaction() as tx:
+                await hold_turn(tx, collection, turn)
+            await self._embedding.prepare(model)
+            await self._complete(ctx, goal)
+        except Superseded:
+            return {"superseded": True}
+        return None
+
+    async def forget_vectors(self, ctx: Context, collection: int, model: str) -> int:
+        """Remove the vectors of a collection by a model that it does not use; how many."""
+        database, table = self._app.database, VectorTable(model)
+        if not await database.pool.repeat(table.exists):
+            return 0
+        # First: an index would be cleaned up after the vectors one by one.
+        if not await drop_vector_index(
+            database, collection, model, lambda session: is_wanted(session, collection, model)
+        ):
+            raise RateLimited("The collection is being folded: its old index is dropped after that.", retry_after=BUSY)
+        removed = 0
+        while True:
+            async with ctx.write() as tx:
+                if await is_wanted(tx, collection, model):
+                    return removed
+                await take_turn(tx, collection)
+                bite = await table.remove_collection(tx, collection, BITE)
+                reach(f"{STEP}forget-vectors", tx)
+            if not bite:
+                return removed
+            removed += bite
+            await ctx.progress(removed, note="vectors removed")
+
+    async def _complete(self, ctx: Context, goal: Goal) -> None:
+        """Rounds over all live versions, until one finds nothing to do: that is the check. Then the index, then the switch."""
+        idle = 0
+        while True:
+            late = await self._app.database.pool.repeat(lambda session: list_late(session, goal.collection))
+            if await self._fill(ctx, goal):
+                idle = 0
+                continue
+            if goal.short:  # replaced and cleared while we looked, or wrong
+                idle += 1
+                if idle == ROUNDS:
+                    raise Transient(f"{goal.short}: `penstock doctor` tells more. The present model stays.")
+                continue
+            await self._fold(ctx, goal)
+            ctx.enter("reembed-switch")
+            try:
+                async with ctx.finish() as tx:
+                    await switch_model(tx, self._app, goal.collection, goal.turn, late)
+                    reach(f"{STEP}reembed-switched", tx)
+            except NotComplete:
+                continue
+            return
+
+    async def _fold(self, ctx: Context, goal: Goal) -> None:
+        database = self._app.database
+        if await is_folded(database, goal.collection, goal.model):
+            return
+        ctx.enter("reembed-fold")
+        await fold(database, goal.collection, goal.model)
+        if not await is_folded(database, goal.collection, goal.model):
+            raise RateLimited("Somebody else folds the collection: its new index is made after that.", retry_after=BUSY)
+
+    # -- one round ----------------------------------------------------------------------------------------------------
+
+    async def _fill(self, ctx: Context, goal: Goal) -> int:
+        """Make the vectors that are missing; how many. The next page is read and the last one written meanwhile."""
+        database = self._app.database
+        goal.total = await database.pool.repeat(lambda session: count_live_chunks(session, goal.collection))
+        large = goal.total > database.settings.search.exact_up_to
+        goal.folded = large and not await is_folded(database, goal.collection, goal.model)
+        goal.done, goal.short = 0, ""
+        made = 0
+        reading: asyncio.Task[Texts | None] | None = None
+        writing: asyncio.Task[None] | None = None
+        async with aclosing(self._missing(ctx, goal)) as pages:
+
+            async def following() -> Texts | None:
+                return await anext(pages, None)
+
+            try:
+                page = await following()
+                while page is not None:
+                    reading = asyncio.create_task(following(), name="reembed-read")
+                    ctx.enter("reembed-embed")
+                    vectors = await self._embedding.vectors(ctx, goal.model, page.texts)
+                    if writing is not None:
+                        await writing
+                    writing = asyncio.create_task(self._write(ctx, goal, page, vectors), name="reembed-write")
+                    made += len(page.texts)
+                    page = await reading
+                if writing is not None:
+                    await writing
+            finally:
+                await _end(reading, writing)
+        await ctx.progress(goal.done, max(goal.total, goal.done), "chunks")
+        return made
+
+    async def _missing(self, ctx: Context, goal: Goal) -> AsyncGenerator[Texts, None]:
+        """Pages of chunks that are live and have no vector, by the numbers of their documents."""
+        repeat = self._app.database.pool.repeat
+        most = REMOTE_PAGE if self._embedding.is_remote(goal.model) else PAGE
+        after, size = 0, 0
+        spans: list[Span] = []
+        while found := await repeat(partial(list_live, collection=goal.collection, after=after, most=DOCUMENTS)):
+            after = found[-1].document
+            numbers = [each.version for each in found]
+            counts = await repeat(partial(goal.table.counts, collection=goal.collection, versions=numbers))
+            for each in found:
+                there = counts.get(each.version, 0)
+                goal.done += there
+                for first, stop in await self._gaps(goal, each, there):
+                    start = first
+                    while start < stop:
+                        end = min(stop, start + most - size)
+                        spans.append(Span(each.version, start, end))
+                        size, start = size + end - start, end
+                        if size == most:
+                            yield await self._read(spans)
+                            spans, size = [], 0
+            await ctx.progress(goal.done, max(goal.total, goal.done), "chunks")
+        if spans:
+            yield await self._read(spans)
+
+    async def _gaps(self, goal: Goal, live: LiveVersion, there: int) -> list[tuple[int, int]]:
+        """From and before which chunk there is no vector."""
+        if there == live.chunks:
+            return []
+        goal.short = (
+            f"Document {live.document} has {live.chunks:,} chunks and {there:,} vectors of the model {goal.model}"
+        )
+        if there == 0:
+            return [(0, live.chunks)]
+        ordinals = await self._app.database.pool.repeat(
+            lambda session: goal.table.ordinals(session, goal.collection, live.version)
+        )
+        edges = [-1, *ordinals, live.chunks]
+        return [(before + 1, behind) for before, behind in pairwise(edges) if behind > before + 1]
+
+    async def _read(self, spans: list[Span]) -> Texts:
+        return Texts.of(await self._app.database.pool.repeat(lambda session: read_spans(session, spans)))
+
+    async def _write(self, ctx: Context, goal: Goal, page: Texts, vectors: "NDArray[np.float32]") -> None:
+        """Those of versions that are still live. Nobody else writes vectors of a live version, so none is there twice."""
+        import numpy as np
+
+        rows = await asyncio.to_thread(vector_rows, page.versions, page.ordinals, goal.collection, vectors)
+        versions = np.unique(page.versions)
+        async with ctx.write() as tx:
+            await hold_turn(tx, goal.collection, goal.turn)
+            await take_turn(tx, goal.collection)
+            live = await live_among(tx, versions.tolist())
+            if len(live) < len(versions):
+                kept = np.isin(page.versions, list(live))
+                rows = vector_rows(page.versions[kept], page.ordinals[kept], goal.collection, vectors[kept])
+            await goal.table.copy(tx, rows, folded=goal.folded)
+            reach(f"{STEP}reembed-write", tx)
+        reach(f"{STEP}reembed-written")
+        goal.done += len(page.texts)
+        await ctx.progress(goal.done, max(goal.total, goal.done), "chunks")
+
+
+async def _end(*tasks: "asyncio.Task[Any] | None") -> None:
+    """Let nothing go on behind a failure."""
+    alive = [task for task in tasks if task is not None and not task.done()]
+    for task in alive:
+        task.cancel()
+    await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
