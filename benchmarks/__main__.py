@@ -1,4 +1,4 @@
-"""`python -m benchmarks engine|documents [--rounds N] [--quick] [--json FILE] [--only NAME]`."""
+"""`python -m benchmarks engine|documents|life [--rounds N] [--quick] [--json FILE] [--only NAME]`."""
 
 import argparse
 import asyncio
@@ -6,16 +6,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import documents, engine
+from benchmarks import documents, engine, life
 from benchmarks.stage import Scale
 from benchmarks.suite import run
 
-EVERY = engine.MEASURES | engine.FLOW | documents.MEASURES
+EVERY = engine.MEASURES | engine.FLOW | documents.MEASURES | life.MEASURES
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev bench", description="Measure side by side; medians of rounds.")
-    parser.add_argument("what", choices=["engine", "documents"])
+    parser.add_argument("what", choices=["engine", "documents", "life"])
     parser.add_argument("--rounds", type=int, help="rounds of each measure, interleaved (default 5; quick: 2)")
     parser.add_argument("--quick", action="store_true", help="under three minutes: fewer rounds, a tenth of the rows")
     parser.add_argument(
@@ -33,7 +33,11 @@ def main() -> int:
         scale = scale.with_rounds(max(1, given.rounds))
     if given.million:
         scale = replace(scale, chunks=1_000_000)
-    usual = documents.MEASURES if given.what == "documents" else engine.FLOW if given.flow else engine.MEASURES
+    usual = {
+        "engine": engine.FLOW if given.flow else engine.MEASURES,
+        "documents": documents.MEASURES,
+        "life": life.MEASURES,
+    }[given.what]
     asyncio.run(run(scale, {name: EVERY[name] for name in given.only or usual}, given.json))
     return 0
 

@@ -37,12 +37,14 @@ class Scale:
     watched: int = 1_000  # documents while the memory is watched
     chunks: int = 100_000  # in the collection that is searched; ten times as many with --million
     upload: int = 2**30  # bytes
+    kept: int = 1_000  # documents of a hundred chunks that are searched while others are deleted
+    deleted: int = 10_000
     peers: tuple[str, ...] = ("pgqueuer", "procrastinate")  # whose connections and idle cost are shown, too
 
     @classmethod
     def quick(cls) -> Self:
         small = cls(rounds=2, slow_jobs=300, many=100_000, pickups=20, deaths=1, idle=5.0, peers=())
-        return replace(small, copies=1, watched=200, chunks=25_000, upload=2**27)
+        return replace(small, copies=1, watched=200, chunks=25_000, upload=2**27, kept=250, deleted=500)
 
     def with_rounds(self, rounds: int) -> Self:
         return replace(self, rounds=rounds)

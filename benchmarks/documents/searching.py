@@ -43,7 +43,7 @@ async def measure(stage: Stage) -> list[Row]:
         await prepare_model(database, "static", 256)
         library = Library(database, Models())
         ref = await library.collection("main")
-        for number, texts in enumerate(_documents(stage.scale.chunks)):
+        for number, texts in enumerate(make_documents(stage.scale.chunks)):
             await library.add(f"{number}.txt", texts)
         filled = clock() - began
         began = clock()
@@ -67,7 +67,8 @@ async def measure(stage: Stage) -> list[Row]:
     ]
 
 
-def _documents(chunks: int) -> Iterator[list[str]]:
+def make_documents(chunks: int) -> Iterator[list[str]]:
+    """Texts of their chunks, a hundred for each document."""
     words = [word for text in abstracts().values() for word in text.split()]
     draw = random.Random(7)
     for _ in range(chunks // PER_DOCUMENT):

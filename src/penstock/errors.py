@@ -23,6 +23,8 @@
     ├── JobCancelled                what `result` raises for a cancelled or discarded job
     ├── Refused                     a request of a person or program that cannot be granted; each has an HTTP status
     │   ├── BadRequest              400: it cannot be understood
+    │   ├── BadKey                  401: no key, or one that is not good
+    │   ├── NotAllowed              403: the key is good, and not for this
     │   ├── NotFound                404: no such collection, document, page
     │   ├── NameTaken               409: there is one of this name; `existing` is its number
     │   ├── KeyInFlight             409: the first request with this Idempotency-Key is still under way
@@ -233,6 +235,18 @@ class Refused(PenstockError):
 
 class BadRequest(Refused):
     """The request cannot be understood."""
+
+
+class BadKey(Refused):
+    """No key, or one that is not (or no longer) good."""
+
+    status = 401
+
+
+class NotAllowed(Refused):
+    """Who asks is known, and may not do this."""
+
+    status = 403
 
 
 class NotFound(Refused, LookupError):

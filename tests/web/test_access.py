@@ -6,15 +6,18 @@ import aiohttp
 import pytest
 from fastapi import FastAPI
 
-from penstock.web.access import ALWAYS, Gate
+from penstock.database import Database
+from penstock.settings.model import ApiSettings
+from penstock.web.access import ALWAYS, Door, Gate, Guarded
 from penstock.web.problems import handle_problems
 from tests.web.serving import raw, serving
 
 
 @pytest.fixture
-async def port() -> AsyncIterator[int]:
+async def port(database: Database) -> AsyncIterator[int]:
     app = FastAPI()
-    app.add_middleware(Gate)
+    app.add_middleware(Gate, door=Door(database, ApiSettings()))
+    app.add_middleware(Guarded)
     handle_problems(app)
 
     @app.get("/{name:path}")

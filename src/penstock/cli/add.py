@@ -6,7 +6,8 @@ as soon as everything is accepted, or with --wait when everything is ready. When
 
 import asyncio
 import json
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGINT
@@ -18,7 +19,7 @@ from penstock.cli.asking import Json, console, print_json
 from penstock.cli.display import Say, Show, display, size
 from penstock.cli.gathering import Gathered, gather, printable
 from penstock.cli.running import Stop, run_until_stopped
-from penstock.cli.tally import Entry, Tally
+from penstock.cli.tally import FAILED, Entry, Tally
 from penstock.engine.wording import counted
 from penstock.errors import BadValue, PenstockError
 from penstock.settings import LogSettings, load_settings
@@ -119,7 +120,7 @@ async def _add(gathered: Gathered, tally: Tally, how: How) -> None:
     for path, reason in gathered.faults:
         tally.note(Entry(path, "refused", reason=reason))
         tally.looked_at -= 1  # it is not among the files
-    async with Product(role="add") as product:
+    async with Product(role="add") as product, _warmed(product, how):
         collection = await ensure_collection(product.app, tally.collection)
         adder = Adder(product, collection, tally, replace=how.replace, metadata=how.metadata)
         adding = asyncio.create_task(adder.add(gathered.files), name="add")
@@ -128,6 +129,24 @@ async def _add(gathered: Gathered, tally: Tally, how: How) -> None:
         finally:
             adding.cancel()
             await asyncio.wait([adding])
+
+
+@asynccontextmanager
+async def _warmed(product: "Product", how: How) -> "AsyncIterator[None]":
+    """For many files, what the first of them would wait for begins at once: a reader process, and the built-in model."""
+    if how.beside is None:
+        yield
+        return
+    from penstock.models import load_static
+
+    warming = [
+        asyncio.create_task(product.boxes.inspect(), name="warm reader"),
+        asyncio.create_task(asyncio.to_thread(load_static), name="warm model"),
+    ]
+    try:
+        yield
+    finally:
+        await asyncio.gather(*warming, return_exceptions=True)  # the first document that needs them tells what is wrong
 
 
 async def _follow(product: "Product", tally: Tally, adding: "asyncio.Task[None]", how: How) -> None:
@@ -148,11 +167,26 @@ async def _follow(product: "Product", tally: Tally, adding: "asyncio.Task[None]"
         await adding
         if not tally.waiting:
             await watcher.look()
+        await _note_old_versions(product, tally)
         if watcher.working and (others := await watcher.others_waiting()):
             number = "more than 10,000 other documents" if others > 10_000 else counted(others, "other document")
             how.say(f"There are {number} without a worker: start one with `penstock worker` or `penstock up`.")
     finally:
         await watcher.stop()
+
+
+async def _note_old_versions(product: "Product", tally: Tally) -> None:
+    """A new version that failed has not taken the old one away: the reason says so."""
+    from penstock.cli.adding import NAMES_AT_ONCE, batched
+    from penstock.documents import show_documents
+
+    failed = {entry.id: entry for entry in tally.failures if entry.id is not None and entry.status == FAILED}
+    for some in batched(list(failed), NAMES_AT_ONCE):
+        for document in await show_documents(product.app, some):
+            if document.status == FAILED and document.live_version is not None:
+                entry = failed[document.id]
+                old = f"version {document.live_version} is still found"
+                entry.reason = f"version {document.version} failed: {entry.reason.rstrip('. ')}; {old}"
 
 
 async def _first_open(tally: Tally, adding: "asyncio.Task[None]") -> bool:

@@ -16,6 +16,7 @@ import typer
 
 from penstock.cli.processes import worker
 from penstock.errors import CannotStart
+from penstock.models import load_static
 
 PATIENCE = 10.0  # seconds to give back what it has taken
 
@@ -72,6 +73,7 @@ def _wait_and_work(listening: int) -> NoReturn:
     try:
         os.setsid()  # Ctrl-C is the command's, which gives it on
         os.dup2(listening, sys.stdin.fileno())
+        load_static()  # while the command looks at its files, this has nothing else to do
         if word := os.read(sys.stdin.fileno(), 1):
             os.environ["PENSTOCK_EXTRACTION__CHILDREN"] = str(word[0])
             os.environ.setdefault("PENSTOCK_LOG__LEVEL", "error")  # its lines would tear the display

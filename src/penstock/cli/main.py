@@ -6,6 +6,8 @@
 
 import io
 import sys
+import traceback
+from contextlib import suppress
 
 import typer
 
@@ -16,10 +18,12 @@ from penstock.cli import (
     config,
     db,
     dead,
+    delete,
     doctor,
     documents,
     fleet,
     jobs,
+    key,
     limits,
     model,
     pausing,
@@ -30,8 +34,9 @@ from penstock.cli import (
     up,
     why,
 )
-from penstock.errors import BadJob, CannotStart, JobNotFound, PenstockError, Refused
-from penstock.telemetry import mask
+from penstock.errors import BadJob, BadSetting, CannotStart, JobNotFound, PenstockError, Refused
+from penstock.settings import load_settings
+from penstock.telemetry import hide_secrets, mask, mask_tracebacks
 
 app = typer.Typer(
     name="penstock",
@@ -47,7 +52,11 @@ app.command("search")(search.search)
 app.command("status")(status.status)
 app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")
+app.command("delete")(delete.delete)
+app.command("restore")(delete.restore)
+app.command("receipt")(delete.receipt)
 app.add_typer(model.app, name="model")
+app.add_typer(key.app, name="key")
 app.command("api")(processes.api)
 app.command("worker")(processes.worker)
 app.command("fleet")(fleet.fleet)
@@ -72,12 +81,16 @@ def version() -> None:
 def main() -> None:
     """Run the command line and exit."""
     write_whole()
+    mask_tracebacks()
     try:
         app()
     except (CannotStart, BadJob, JobNotFound, Refused) as error:
         sys.exit(_say(error, 2))
     except PenstockError as error:
         sys.exit(_say(error, 1))
+    except Exception:  # noqa: BLE001  a defect: whoever mends it needs the traceback, and nobody needs the secrets in it
+        sys.stderr.write(_masked(traceback.format_exc()))
+        sys.exit(1)
 
 
 def write_whole() -> None:
@@ -92,5 +105,12 @@ def write_whole() -> None:
 
 
 def _say(error: PenstockError, code: int) -> int:
-    typer.secho(mask(str(error)), err=True, fg="red")
+    typer.secho(_masked(str(error)), err=True, fg="red")
     return code
+
+
+def _masked(text: str) -> str:
+    """It may have failed before anybody has read the settings, and so before their secrets were known."""
+    with suppress(BadSetting):
+        hide_secrets(load_settings().settings)
+    return mask(text)

@@ -32,15 +32,17 @@ def api(
 ) -> None:
     """Serve the HTTP API."""
     from penstock.pipelines import Product
-    from penstock.web import listen, make_app, serve
+    from penstock.web import listen, make_app, refuse_unguarded, serve
 
+    inherited = None if socket_fd is None else socket.socket(fileno=socket_fd)
+    if inherited is not None:  # who bound it may have been told another address than the settings say
+        host = inherited.getsockname()[0]
     settings = load_settings(api__host=host, api__port=port).settings
-    listener = (
-        socket.socket(fileno=socket_fd) if socket_fd is not None else listen(settings.api.host, settings.api.port)
-    )
+    listener = inherited or listen(settings.api.host, settings.api.port)
 
     async def main(stop: Stop) -> int:
         async with Product(role="api", api__host=host, api__port=port) as product:
+            await refuse_unguarded(product.app.database, settings.api.host)
             log.info("listening", url="http://{}:{}".format(*listener.getsockname()[:2]))
             await serve(make_app(product), listener, stop.requested)
         return 0

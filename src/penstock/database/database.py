@@ -22,9 +22,10 @@ from penstock.database.migrations import check_schema, grant_use, migrate
 from penstock.database.notifications import Notifications
 from penstock.database.pool import Pool
 from penstock.database.session import Session, connect, unreachable
+from penstock.database.tenancy import is_guarded
 from penstock.errors import DatabaseUnsuitable, MigrationRefused, SchemaMismatch, ServerUnusable
 from penstock.settings import DatabaseUrl, Settings
-from penstock.telemetry import hide, log
+from penstock.telemetry import hide, hide_secrets, log
 
 OLDEST_SERVER = 15
 FULL_SERVER_PATIENCE = 30.0  # seconds to wait while the server has no connection left
@@ -40,9 +41,8 @@ class Address:
         self._settings = settings
         self._server = server
         self.url = url
-        for each in (url, settings.database_direct_url, settings.database_owner_url):
-            if each is not None and each.password:
-                hide(each.password)
+        hide_secrets(settings)
+        hide(url.password or "")  # the embedded server's, which no setting knows
         self.pooled = False
 
     @property
@@ -136,6 +136,7 @@ async def open_database(
         notifications = Notifications(lambda: address.open_session("listen", direct=True), pool)
         try:
             await pool.open()
+            pool.guarded = await pool.repeat(is_guarded)
             await notifications.start()
             yield Database(settings, reached, pool, notifications)
         finally:

@@ -33,3 +33,6 @@ from unnest(array[
   'grant select, insert, update, delete on all tables in schema penstock to %I',
   'grant usage on all sequences in schema penstock to %I'
 ]) as form
+union all
+-- Who works for all tenants; and who a request is, for the time of a transaction (schema/0008_access.sql).
+select format('grant %I to %I', rolname, :role::text) from pg_roles where rolname in ('penstock_fleet', 'penstock_request')

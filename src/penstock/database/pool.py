@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from penstock import telemetry
 from penstock.database.session import Session, session_settings
+from penstock.database.tenancy import opening
 from penstock.errors import ConnectionLost, DatabaseTrouble, DatabaseUnreachable, PoolExhausted
 from penstock.settings import PoolSettings
 from penstock.telemetry import log
@@ -90,6 +91,8 @@ class Pool:
             if pooled
             else ""
         )
+        self._local += ";" * pooled
+        self.guarded = False  # whether the database knows who may see which row
         self._watch: asyncio.Task[None] | None = None
 
         async def open_session(*_: Any, **__: Any) -> Session:
@@ -142,9 +145,10 @@ class Pool:
     async def session(self) -> AsyncIterator[Session]:
         """A connection for single statements, each with its own deadline.
 
-        Behind a pooler it is a transaction: otherwise a statement could be prepared on one server and run on another.
+        Behind a pooler it is a transaction: otherwise a statement could be prepared on one server and run on another. And in
+        the name of a tenant, whose name belongs to a transaction.
         """
-        async with self.transaction() if self._local else self._taken() as session:
+        async with self.transaction() if self._local or self._guard() else self._taken() as session:
             yield session
 
     @asynccontextmanager
@@ -152,9 +156,8 @@ class Pool:
         """One short transaction: committed when the block ends, rolled back when it raises."""
         async with self._taken() as session:
             work = session.transaction()
+            session.opening = self._local + self._guard()
             await work.start()
-            if self._local:
-                await session.execute(self._local)
             self._begin_watching(session)
             try:
                 yield session
@@ -169,6 +172,9 @@ class Pool:
                 if not session.is_closed():
                     raise
                 raise session.lost(error) from error
+
+    def _guard(self) -> str:
+        return opening() if self.guarded else ""
 
     async def repeat(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Run a read or an idempotent write, again if its connection is lost, until the deadline of one call."""

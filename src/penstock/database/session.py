@@ -46,8 +46,11 @@ class Session(_Driver):
     idle_since = inf  # monotonic time of the last answer; infinity while a call runs
     on_work: Callable[[], None] | None = None  # told before each call, so that the pool can measure the pause before it
     overheld = False  # the pool has taken the connection away because nothing was done with it
+    opening = ""  # what the next transaction begins with, in the round trip of its BEGIN
 
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        if self.opening and query.startswith("BEGIN"):
+            query, self.opening = query + self.opening, ""
         return await self._bounded(super().execute(query, *args, timeout=timeout))
 
     async def executemany(self, command: str, args: Any, *, timeout: float | None = None) -> None:

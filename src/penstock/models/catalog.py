@@ -5,6 +5,7 @@ A name belongs to its vectors for as long as a collection has them: `static` and
 """
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from penstock.errors import BadSetting
@@ -54,7 +55,7 @@ class Models:
 def open_model(name: str, settings: Settings | None = None) -> Model:
     """The model of this name; nothing is read and nobody is called yet."""
     if name == BUILT_IN:
-        return LocalModel(name, 256, _load_static)
+        return LocalModel(name, 256, load_static)
     if name == MINILM:
         if settings is None or not is_installed(minilm_folder(settings)):
             raise BadSetting("The embedding model minilm is not installed: run `penstock model install minilm`.")
@@ -90,7 +91,9 @@ def _choices(settings: Settings | None) -> str:
     return f"there are `static`, `minilm`{configured}, and what a table [models.NAME] of the settings adds"
 
 
-def _load_static() -> Embedder:
+@cache
+def load_static() -> Embedder:
+    """The built-in model, read once for each process: who knows that it will be needed reads it ahead."""
     from penstock.models.static import StaticModel
 
     return StaticModel()

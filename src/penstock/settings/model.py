@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from penstock.errors import BadSetting
 from penstock.settings.outside import MODEL_NAME, BlobSettings, FetchSettings, ModelSettings
+from penstock.settings.rates import RateSettings
 from penstock.settings.section import Section
 from penstock.settings.values import Bytes, DatabaseUrl, Duration, Folder, Memory, Size, Unset, Whole, format_duration
 
@@ -144,6 +145,15 @@ class ExtractionSettings(Section):
     )
 
 
+class DocumentSettings(Section):
+    """How long a deleted document can come back."""
+
+    restore_within: Annotated[Duration | None, Unset] = Field(
+        None,
+        description="A deleted document can be restored for this long, and is removed after it; not set removes it at once.",
+    )
+
+
 class CollectionSettings(Section):
     """What a new collection is like unless it says otherwise."""
 
@@ -172,6 +182,9 @@ class ApiSettings(Section):
 
     host: str = Field("127.0.0.1", pattern=r"^[\w.:%-]+$", description="Address to listen on.")
     port: Whole = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
+    require_key: bool = Field(
+        False, description="Whether a key is needed on loopback, too; on any other address one is always needed."
+    )
 
 
 class LogSettings(Section):
@@ -206,11 +219,13 @@ class Settings(Section):
     limits: LimitSettings = LimitSettings()
     extraction: ExtractionSettings = ExtractionSettings()
     blobs: BlobSettings = BlobSettings()
+    documents: DocumentSettings = DocumentSettings()
     collections: CollectionSettings = CollectionSettings()
     search: SearchSettings = SearchSettings()
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     fetch: FetchSettings = FetchSettings()
     api: ApiSettings = ApiSettings()
+    rates: RateSettings = RateSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")

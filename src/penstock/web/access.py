@@ -1,18 +1,32 @@
-"""Who may ask at all, before any route: only this machine, and no page of a foreign site in its browser.
+"""Who asks, before any route: by a key, by a session of a browser, by a link, or from this machine while nobody else can ask.
 
-There are no keys yet, so the API listens on loopback alone (listen.py). Two ways would still lead a stranger in: a web page
-that sends a request across sites (its `Origin` is foreign), and a name of the stranger's own that points to 127.0.0.1 (its
-`Host` is foreign). Both are refused. Here, too, are the headers that every answer has, and the paths that no route can
-take: not UTF-8, or with control characters.
+A key comes as `Authorization: Bearer pk_…`. A browser that has signed in sends a cookie; what it wants to change must come from
+a page of ours (`Origin`). Without either, a request is granted only if the API listens on loopback (and `api.require_key`
+is off), comes from there, is for there (its `Host`: a stranger's name may point to 127.0.0.1), and comes from no page of
+another site. A link is good for the content of one document. The route then says which scope it needs (caller.py).
+
+What follows runs in the name of the tenant, in the database as well. Here, too, are the headers that every answer has, and
+the paths that no route can take: not UTF-8, or with control characters.
 """
 
-from urllib.parse import unquote_to_bytes, urlsplit
+import re
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs, unquote_to_bytes, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from penstock.access import LOCAL, Keyring, Principal, Signatures
+from penstock.access.links import check
+from penstock.access.session import COOKIE, read_session
+from penstock.database import Database
+from penstock.database.tenancy import only
+from penstock.documents import tenant_of
+from penstock.errors import BadKey, DatabaseTrouble, DatabaseUnreachable, NotAllowed, NotFound, Refused
+from penstock.settings.model import ApiSettings
 from penstock.web.listen import is_loopback
-from penstock.web.problems import plain
+from penstock.web.problems import database_away, plain, refuse
 
 # Nothing that is stored here may run in a browser, be framed, be guessed at, or stay in a cache.
 ALWAYS = {
@@ -22,14 +36,17 @@ ALWAYS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+OPEN = {"/health/live", "/health/ready", "/api/session"}  # for everybody: what a probe asks, and signing in and out
+HARMLESS = {"GET", "HEAD", "OPTIONS"}
+CONTENT = re.compile(r"/api/documents/(\d{1,18})/content")
+PRINCIPAL = "penstock.principal"  # in the scope of a request
 
 
-class Gate:
-    """Refuses foreign requests and impossible addresses; adds the headers that every answer has."""
+class Guarded:
+    """Adds the headers that every answer has, and refuses impossible addresses."""
 
-    def __init__(self, app: ASGIApp, *, host: str = "") -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._host = host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,32 +60,129 @@ class Gate:
                     headers.setdefault(name, value)
             await send(message)
 
-        headers = Headers(scope=scope)
-        if reason := self._foreign(headers):
-            await plain(403, reason)(scope, receive, send_guarded)
-        elif reason := _impossible(scope):
+        if reason := _impossible(scope):
             await plain(422, reason)(scope, receive, send_guarded)
         else:
             await self._app(scope, receive, send_guarded)
 
-    def _foreign(self, headers: Headers) -> str:
+
+class Gate:
+    """Lets requests in with a principal, or answers why not."""
+
+    def __init__(self, app: ASGIApp, *, door: "Door") -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPEN:
+            await self._app(scope, receive, send)
+            return
+        try:
+            principal = scope[PRINCIPAL] = await self._door.admit(scope)
+        except Refused as error:
+            await refuse(error)(scope, receive, send)
+        except (DatabaseTrouble, DatabaseUnreachable) as error:
+            await database_away(scope["path"], error)(scope, receive, send)
+        else:
+            with only(principal.tenant):
+                await self._app(scope, receive, send)
+
+
+class Door:
+    """Knows who asks. One for each process."""
+
+    def __init__(self, database: Database, chosen: ApiSettings) -> None:
+        self._database = database
+        self._chosen = chosen
+        self.keyless = is_loopback(chosen.host) and not chosen.require_key
+        self.keyring = Keyring(database)
+        self.signatures = Signatures(database)
+
+    async def admit(self, scope: Scope) -> Principal:
+        """Who asks; Refused says why nobody may ask so."""
+        headers = Headers(scope=scope)
+        if (given := headers.get("authorization")) is not None:
+            return await self._by_key(given)
+        if (link := _link(scope)) is not None:
+            return await self._by_link(*link)
+        if (session := _cookie(headers)) is not None:
+            self.refuse_foreign_page(scope, headers)
+            return await self.keyring.find_by_id(await read_session(self.signatures, session))
+        return self._local(scope, headers)
+
+    async def _by_key(self, given: str) -> Principal:
+        kind, _, text = given.partition(" ")
+        if kind.lower() != "bearer":
+            raise BadKey("Send the key as `Authorization: Bearer pk_…`.")
+        return await self.keyring.find(text.strip())
+
+    async def _by_link(self, document: int, token: str, method: str) -> Principal:
+        signing = await self.signatures.known(token.split(".")[1] if token.count(".") == 3 else "")
+        tenant = await tenant_of(self._database, document)
+        # For a document that is not there, too: the answer is the same.
+        check(signing.secrets, token, method=method, document=document, tenant=tenant or "", now=signing.now)
+        if tenant is None:
+            raise NotFound(f"There is no document {document}.")
+        return Principal(tenant, frozenset({"read"}), "a link")
+
+    def _local(self, scope: Scope, headers: Headers) -> Principal:
+        """Without a key: only from here, to here, and from no page of another site."""
+        if not self.keyless:
+            raise BadKey("A key is needed: send `Authorization: Bearer pk_…`. `penstock key create` makes one.")
+        client = scope.get("client")
+        if client is not None and not is_loopback(client[0]):
+            raise BadKey("Without a key, only this machine may ask: send `Authorization: Bearer pk_…`.")
         host = headers.get("host")
-        if host is not None and not self._is_ours(host):
-            return (
-                f"The request is for {host}, and this API answers for this machine alone: use http://localhost or "
-                "http://127.0.0.1. A reverse proxy must send such a Host header."
+        if host is not None and not _is_here(host):
+            raise NotAllowed(
+                f"The request is for {host}, and without a key this API answers for this machine alone: use http://localhost "
+                "or http://127.0.0.1, or send a key."
             )
-        origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
-            return f"The request comes from a page of another site ({origin}), which may not use this API."
+        self.refuse_foreign_page(scope, headers, always=True)
+        return LOCAL
+
+    def refuse_foreign_page(self, scope: Scope, headers: Headers, *, always: bool = False) -> None:
+        """A page of another site may not use what its visitor may. Browsers that do not send `Origin` send Sec-Fetch-Site."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        foreign = origin is not None and _netloc(origin) != headers.get("host")
+        unknown = origin is None and scope["method"] not in HARMLESS and site not in {None, "same-origin", "none"}
+        if foreign and (always or scope["method"] not in HARMLESS):
+            raise NotAllowed(f"The request comes from a page of another site ({origin}), which may not use this API.")
+        if unknown:
+            raise NotAllowed("The request comes from a page of another site, which may not use this API.")
+
+
+def _link(scope: Scope) -> tuple[int, str, str] | None:
+    """Which document a link in the address is for, the link, and what is asked."""
+    place = CONTENT.fullmatch(scope["path"])
+    if place is None or scope["method"] not in HARMLESS or b"link=" not in scope["query_string"]:
+        return None
+    given = parse_qs(scope["query_string"].decode("ascii", "replace")).get("link", [""])
+    return int(place[1]), given[0], "GET"
+
+
+def _cookie(headers: Headers) -> str | None:
+    try:
+        cookies: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
+    except CookieError:
+        return None
+    found: Any = cookies.get(COOKIE)
+    return None if found is None else str(found.value)
+
+
+def _netloc(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # brackets that do not match
         return ""
 
-    def _is_ours(self, host: str) -> bool:
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:  # brackets that do not match
-            return False
-        return is_loopback(name) or name == self._host or name.endswith(".localhost")
+
+def _is_here(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # brackets that do not match
+        return False
+    return is_loopback(name) or name.endswith(".localhost")
 
 
 def _impossible(scope: Scope) -> str:

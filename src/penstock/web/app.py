@@ -5,10 +5,24 @@ from fastapi import FastAPI
 from penstock import __version__
 from penstock.operations import FleetGauges
 from penstock.pipelines import Product
-from penstock.web import collections, documents, downloads, events, health, search, status, uploads
-from penstock.web.access import Gate
+from penstock.web import (
+    collections,
+    deletion,
+    documents,
+    downloads,
+    events,
+    health,
+    keys,
+    search,
+    sessions,
+    status,
+    uploads,
+)
+from penstock.web.access import Door, Gate, Guarded
 from penstock.web.bodies import Bodies
+from penstock.web.caller import check_declared
 from penstock.web.problems import handle_problems
+from penstock.web.rates import Addresses, Rates
 
 
 def make_app(product: Product) -> FastAPI:
@@ -25,12 +39,19 @@ def make_app(product: Product) -> FastAPI:
     )
     app.state.product = product
     app.state.database = product.app.database
+    app.state.door = Door(product.app.database, product.settings.api)
     app.state.gauges = FleetGauges(product.app.database)
     app.state.changes = events.Changes(product.app.database)
-    for part in (collections, uploads, documents, downloads, search, events, status, health):
+    for part in (collections, uploads, documents, deletion, downloads, search, events, status, keys, sessions, health):
         app.include_router(part.routes)
     app.include_router(documents.named)
+    # From the inside to the outside. Whoever refuses does so inside of Bodies, which lets the client hear it in the middle of
+    # an upload.
+    app.add_middleware(Rates, rates=product.settings.rates)
+    app.add_middleware(Gate, door=app.state.door)
+    app.add_middleware(Addresses, rates=product.settings.rates)
+    app.add_middleware(Guarded)
     app.add_middleware(Bodies)
-    app.add_middleware(Gate, host=product.app.settings.api.host)  # the last one added is the outermost
     handle_problems(app)
+    check_declared(app)
     return app

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock import documents
+from penstock.web.caller import Admins, Reads, Writes
 from penstock.web.paging import Limit, Page, cut
-from penstock.web.parameters import CollectionName, Open
+from penstock.web.parameters import CollectionName
 from penstock.web.problems import RESPONSES
 
 routes = APIRouter(prefix="/api/collections", tags=["collections"], responses=RESPONSES)
@@ -51,6 +52,10 @@ class CollectionShown(BaseModel):
     chunk_overlap: int
     ocr_language: str
     search_language: str
+    next_model: str | None = Field(description="The model that it is becoming, beside the other; null when it is not.")
+    reembedded: int | None = Field(description="Chunks that have vectors of the next model.")
+    to_reembed: int | None = Field(description="Chunks in all, while there is a next model.")
+    trouble: str | None = Field(description="Why it does not become what it should, if it does not.")
     created_at: datetime
     documents: int = Field(description="Documents that search sees.")
     chunks: int = Field(description="Chunks that search sees.")
@@ -63,45 +68,54 @@ class CollectionCounted(CollectionShown):
 
 
 @routes.post("", status_code=201)
-async def create_collection(product: Open, wish: NewCollection, response: Response) -> CollectionShown:
+async def create_collection(caller: Writes, wish: NewCollection, response: Response) -> CollectionShown:
     """Make a collection; 409 if there is one of this name."""
-    made = await documents.create_collection(product.app, wish.name, **wish.model_dump(exclude={"name"}))
-    product.announcer.tell()
+    caller.needs_all_collections("make another one")
+    made = await documents.create_collection(
+        caller.app, wish.name, tenant=caller.tenant, **wish.model_dump(exclude={"name"})
+    )
+    caller.product.announcer.tell()
     response.headers["Location"] = f"/api/collections/{quote(made.name, safe='')}"
     return CollectionShown.model_validate(made)
 
 
 @routes.get("")
 async def list_collections(
-    product: Open,
+    caller: Reads,
     after: Annotated[str, Query(max_length=1000, description="The `next` of the page before.")] = "",
     limit: Limit = 100,
 ) -> Page[CollectionShown, str]:
     """All collections, by name."""
-    found = await documents.list_collections(product.app, after=after, most=limit + 1)
+    if caller.principal.collections is None:
+        found = await documents.list_collections(caller.app, after=after, most=limit + 1, tenant=caller.tenant)
+    else:  # before the page is cut: its end must not be the name of one that the key does not see
+        seen = sorted(await caller.collections(), key=lambda each: each.name)
+        found = [each for each in seen if each.name > after][: limit + 1]
     return cut([CollectionShown.model_validate(each) for each in found], limit, lambda each: each.name)
 
 
 @routes.get("/{collection}")
-async def show_collection(product: Open, collection: CollectionName) -> CollectionCounted:
+async def show_collection(caller: Reads, collection: CollectionName) -> CollectionCounted:
     """One collection, with its documents counted by status."""
-    found = await documents.find_collection(product.app, collection)
-    statuses = await documents.counts(product.app, collection=collection)
+    found = await documents.find_collection(caller.app, collection, tenant=caller.tenant)
+    statuses = await documents.counts(caller.app, collection=collection, tenant=caller.tenant)
     shown = CollectionShown.model_validate(found)
     return CollectionCounted(**shown.model_dump(), statuses=statuses)
 
 
 @routes.patch("/{collection}")
-async def change_collection(product: Open, collection: CollectionName, wish: CollectionChange) -> CollectionShown:
+async def change_collection(caller: Admins, collection: CollectionName, wish: CollectionChange) -> CollectionShown:
     """Rename it, or change its settings."""
     settings = wish.model_dump(exclude={"name"}, exclude_none=True)
-    changed = await documents.change_collection(product.app, collection, new_name=wish.name, **settings)
-    product.announcer.tell()
+    changed = await documents.change_collection(
+        caller.app, collection, new_name=wish.name, tenant=caller.tenant, **settings
+    )
+    caller.product.announcer.tell()
     return CollectionShown.model_validate(changed)
 
 
 @routes.delete("/{collection}", status_code=204)
-async def delete_collection(product: Open, collection: CollectionName) -> None:
+async def delete_collection(caller: Admins, collection: CollectionName) -> None:
     """Delete it with all of its documents."""
-    await documents.delete_collection(product.app, collection)
-    product.announcer.tell()
+    await documents.delete_collection(caller.app, collection, tenant=caller.tenant)
+    caller.product.announcer.tell()

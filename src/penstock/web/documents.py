@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from penstock import documents
 from penstock.documents.naming import check_document_name
 from penstock.errors import NotFound
+from penstock.web.caller import Caller, Reads, Writes
 from penstock.web.paging import AfterNumber, Limit, Page, cut
-from penstock.web.parameters import CollectionName, DocumentId, Open
+from penstock.web.parameters import CollectionName, DocumentId
 from penstock.web.problems import RESPONSES
 
 routes = APIRouter(prefix="/api/documents", tags=["documents"], responses=RESPONSES)
@@ -104,7 +105,7 @@ class Why(Shown):
 
 @routes.get("")
 async def list_documents(
-    product: Open,
+    caller: Reads,
     *,
     collection: Annotated[str | None, Query(description="Only of this collection.")] = None,
     status: Annotated[State | None, Query(description="Only in this status; deleted ones are listed only so.")] = None,
@@ -113,32 +114,43 @@ async def list_documents(
     limit: Limit = 100,
 ) -> Page[DocumentShown, int]:
     """Documents by number."""
-    found = await documents.list_documents(
-        product.app, collection=collection, status=status, parent=parent, after=after, most=limit + 1
-    )
+    found = await _list(caller, collection, status=status, parent=parent, after=after, most=limit + 1)
     return cut([DocumentShown.of(each) for each in found], limit, lambda each: each.id)
 
 
+async def _list(caller: Caller, collection: str | None, *, most: int, **wanted: Any) -> list[documents.Document]:
+    """Of one collection or of all; with a key for some, one page of each of these is as good as one of all."""
+    names: list[str | None] = [collection]
+    if caller.principal.collections is not None:
+        names = [each.name for each in await caller.collections() if collection in {None, each.name}]
+        if collection is not None and not names:
+            raise NotFound(f"There is no collection {collection}: see the list for those that there are.")
+    found: list[documents.Document] = []
+    for name in names:
+        found += await documents.list_documents(caller.app, collection=name, most=most, tenant=caller.tenant, **wanted)
+    return sorted(found, key=lambda each: each.id)[:most]
+
+
 @routes.get("/{id}")
-async def show_document(product: Open, id: DocumentId) -> DocumentShown:  # noqa: A002
+async def show_document(caller: Reads, id: DocumentId) -> DocumentShown:  # noqa: A002
     """One document."""
-    return DocumentShown.of(await documents.show_document(product.app, id))
+    return DocumentShown.of(await documents.show_document(caller.app, id, tenant=caller.tenant))
 
 
 @named.get("/{name:path}")
-async def find_document(product: Open, collection: CollectionName, name: str) -> DocumentShown:
+async def find_document(caller: Reads, collection: CollectionName, name: str) -> DocumentShown:
     """One document, by its name."""
     name = check_document_name(name)
-    found = await documents.find_document(product.app, f"{collection}/{name}")
+    found = await documents.find_document(caller.app, f"{collection}/{name}", tenant=caller.tenant)
     if (found.collection, found.name) != (collection, name):  # a name may have slashes itself
         raise NotFound(f"There is no document {name} in the collection {collection}.")
     return DocumentShown.of(found)
 
 
 @routes.get("/{id}/text", response_class=StreamingResponse, responses={200: {"content": {"text/plain": {}}}})
-async def read_text(product: Open, id: DocumentId) -> StreamingResponse:  # noqa: A002
+async def read_text(caller: Reads, id: DocumentId) -> StreamingResponse:  # noqa: A002
     """The whole text of the version that search sees."""
-    rest = documents.read_text(product.app, id)
+    rest = documents.read_text(caller.app, id, tenant=caller.tenant)
     first = await anext(rest, "")  # before the answer begins: later an error could not be told any more
 
     async def pieces() -> AsyncIterator[str]:
@@ -151,59 +163,84 @@ async def read_text(product: Open, id: DocumentId) -> StreamingResponse:  # noqa
 
 @routes.get("/{id}/pages")
 async def list_pages(
-    product: Open,
+    caller: Reads,
     id: DocumentId,  # noqa: A002
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[PageShown, int]:
     """The text page by page."""
-    found = await documents.list_pages(product.app, id, after=after, most=limit + 1)
+    found = await documents.list_pages(caller.app, id, after=after, most=limit + 1, tenant=caller.tenant)
     return cut([PageShown.model_validate(each) for each in found], limit, lambda each: each.number)
 
 
 @routes.get("/{id}/chunks")
 async def list_chunks(
-    product: Open,
+    caller: Reads,
     id: DocumentId,  # noqa: A002
     after: AfterNumber = -1,
     limit: Limit = 100,
 ) -> Page[ChunkShown, int]:
     """The parts that search finds, in their order."""
-    found = await documents.list_chunks(product.app, id, after=after, most=limit + 1)
+    found = await documents.list_chunks(caller.app, id, after=after, most=limit + 1, tenant=caller.tenant)
     return cut([ChunkShown.model_validate(each) for each in found], limit, lambda each: each.number)
 
 
+class VersionShown(Shown):
+    """A version of a document."""
+
+    number: int = Field(description="From 1 on.")
+    state: Literal["live", "preparing", "failed", "dead"] = Field(
+        description="live: search sees it; dead: nobody will see it again."
+    )
+    digest: str
+    size: int
+    accepted_at: datetime
+    prepared_at: datetime | None
+
+
+@routes.get("/{id}/versions")
+async def list_versions(
+    caller: Reads,
+    id: DocumentId,  # noqa: A002
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+) -> Page[VersionShown, int]:
+    """All versions that there were, oldest first. Their bytes are at `…/content?version=N`."""
+    found = await documents.list_versions(caller.app, id, after=after, most=limit + 1, tenant=caller.tenant)
+    return cut([VersionShown.model_validate(each.answer()) for each in found], limit, lambda each: each.number)
+
+
 @routes.get("/{id}/why")
-async def explain_document(product: Open, id: DocumentId) -> Why:  # noqa: A002
+async def explain_document(caller: Reads, id: DocumentId) -> Why:  # noqa: A002
     """Why it is where it is: one sentence, and the evidence."""
-    return Why.model_validate(await documents.explain_document(product.app, id))
+    return Why.model_validate(await documents.explain_document(caller.app, id, tenant=caller.tenant))
 
 
 @routes.get("/{id}/history")
-async def show_history(product: Open, id: DocumentId) -> list[EventShown]:  # noqa: A002
+async def show_history(caller: Reads, id: DocumentId) -> list[EventShown]:  # noqa: A002
     """What happened to it, the oldest first."""
-    return [EventShown.model_validate(each) for each in await documents.history(product.app, id)]
+    return [EventShown.model_validate(each) for each in await documents.history(caller.app, id, tenant=caller.tenant)]
 
 
 @routes.post("/{id}/retry", status_code=202)
-async def retry_document(product: Open, id: DocumentId) -> DocumentShown:  # noqa: A002
+async def retry_document(caller: Writes, id: DocumentId) -> DocumentShown:  # noqa: A002
     """Try a failed document again."""
-    changed = await documents.retry_document(product.app, id)
-    product.announcer.tell()
+    changed = await documents.retry_document(caller.app, id, tenant=caller.tenant)
+    caller.product.announcer.tell()
     return DocumentShown.of(changed)
 
 
 @routes.post("/{id}/cancel", status_code=202)
-async def cancel_document(product: Open, id: DocumentId) -> DocumentShown:  # noqa: A002
+async def cancel_document(caller: Writes, id: DocumentId) -> DocumentShown:  # noqa: A002
     """Stop preparing a document; it is failed then, with that as the reason."""
-    changed = await documents.cancel_document(product.app, id)
-    product.announcer.tell()
+    changed = await documents.cancel_document(caller.app, id, tenant=caller.tenant)
+    caller.product.announcer.tell()
     return DocumentShown.of(changed)
 
 
 @routes.delete("/{id}", status_code=202)
-async def delete_document(product: Open, id: DocumentId) -> DocumentShown:  # noqa: A002
+async def delete_document(caller: Writes, id: DocumentId) -> DocumentShown:  # noqa: A002
     """Take it out of search and lists at once, with its members; the bytes follow later."""
-    changed = await documents.delete_document(product.app, id)
-    product.announcer.tell()
+    changed = await documents.delete_document(caller.app, id, by=caller.principal.name, tenant=caller.tenant)
+    caller.product.announcer.tell()
     return DocumentShown.of(changed)

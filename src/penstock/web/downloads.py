@@ -1,19 +1,23 @@
-"""`…/content`: a document's bytes as they came, in a way that no browser runs them.
+"""`…/content`: a document's bytes as they came, in a way that no browser runs them; and links to them.
 
 Always an attachment, of the type that the content was found to be (never what the uploader said), not to be guessed at, in
 a sandbox. One range of bytes is served as such, so that a broken download can go on.
 """
 
 import re
+from datetime import datetime, timedelta
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
 
 from penstock import documents
-from penstock.errors import NotFound
-from penstock.web.parameters import DocumentId, Open
+from penstock.access import links
+from penstock.web.access import Door
+from penstock.web.caller import Reads
+from penstock.web.parameters import DocumentId
 from penstock.web.problems import RESPONSES, plain
 
 routes = APIRouter(prefix="/api/documents", tags=["documents"], responses=RESPONSES)
@@ -27,14 +31,13 @@ ONE_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
     responses={200: {"content": {"application/octet-stream": {}}}, 206: {"description": "A range of the bytes"}},
 )
 async def download(
-    product: Open,
+    caller: Reads,
     id: DocumentId,  # noqa: A002
+    version: Annotated[int | None, Query(ge=1, lt=2**31, description="Which one; without it, the newest.")] = None,
     wanted: Annotated[str, Header(alias="Range", description="Such as bytes=0-99.")] = "",
 ) -> Response:
-    """The newest version's bytes."""
-    found = await documents.show_document(product.app, id)
-    if found.status == "deleted":
-        raise NotFound(f"Document {id} ({found.name}) is deleted.")
+    """The bytes of the newest version, or of another one."""
+    found = await documents.blob_of(caller.app, id, version, tenant=caller.tenant)
     headers = {
         "Content-Disposition": disposition(found.name),
         "Content-Security-Policy": "sandbox; default-src 'none'",
@@ -52,11 +55,42 @@ async def download(
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{found.size}"
     headers["Content-Length"] = str(stop - start)
     return StreamingResponse(
-        product.store.read(found.key, start, stop),
+        caller.product.store.read(found.key, start, stop),
         status_code=206 if part is not None else 200,
         headers=headers,
         media_type=found.media_type or "application/octet-stream",
     )
+
+
+class LinkShown(BaseModel):
+    """An address that needs no key."""
+
+    url: str = Field(description="From the root of this server on.")
+    expires_at: datetime
+
+
+@routes.post("/{id}/link", status_code=201)
+async def make_link(
+    caller: Reads,
+    request: Request,
+    id: DocumentId,  # noqa: A002
+    seconds: Annotated[int, Query(ge=1, le=900, description="How long it is good.")] = 300,
+) -> LinkShown:
+    """A link to the content of one document, for who has no key: in a mail, on a page, for another program."""
+    await documents.blob_of(caller.app, id, tenant=caller.tenant)  # there is something to link to
+    door: Door = request.app.state.door
+    signing = await door.signatures.current()
+    expires = (signing.now + timedelta(seconds=seconds)).replace(microsecond=0)
+    token = links.sign(
+        signing.secrets[signing.newest],
+        signing.newest,
+        method="GET",
+        document=id,
+        tenant=caller.tenant,
+        expires=expires,
+        now=signing.now,
+    )
+    return LinkShown(url=f"/api/documents/{id}/content?link={token}", expires_at=expires)
 
 
 def find_range(header: str, size: int) -> tuple[int, int] | None:

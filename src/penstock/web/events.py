@@ -12,9 +12,11 @@ from fastapi import APIRouter, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from penstock.database import Database
+from penstock.database.tenancy import everybody
 from penstock.documents import watch_changes
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable
 from penstock.telemetry import log
+from penstock.web.caller import Reads
 from penstock.web.problems import RESPONSES
 
 routes = APIRouter(prefix="/api/events", tags=["events"], responses=RESPONSES)
@@ -42,7 +44,8 @@ class Changes:
         news = asyncio.Event()
         self._clients.add(news)
         if self._watching is None or self._watching.done():
-            self._watching = asyncio.create_task(self._watch(), name="changes")
+            with everybody():  # who comes first is not who it watches for
+                self._watching = asyncio.create_task(self._watch(), name="changes")
         try:
             while not self._stopped:
                 news.clear()
@@ -76,7 +79,7 @@ class Changes:
     response_class=EventSourceResponse,
     responses={200: {"description": "A stream without an end", "content": {"text/event-stream": {}}}},
 )
-async def stream_events(request: Request) -> EventSourceResponse:
+async def stream_events(_: Reads, request: Request) -> EventSourceResponse:
     """The event `changed`, whenever documents or collections have changed."""
     changes: Changes = request.app.state.changes
     return EventSourceResponse(changes.tell(), ping=KEEP_ALIVE)

@@ -7,6 +7,7 @@ from fastapi.responses import JSONResponse
 
 from penstock.database import Database
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable
+from penstock.telemetry import mask
 
 routes = APIRouter(prefix="/health", tags=["health"])
 
@@ -35,5 +36,5 @@ async def find_problems(database: Database) -> list[str]:
     except TimeoutError:
         return [f"PostgreSQL did not answer within {READY_WITHIN:.0f} s."]
     except (DatabaseTrouble, DatabaseUnreachable) as error:
-        return [str(error)]
+        return [mask(str(error))]
     return []

@@ -18,16 +18,13 @@ from fastapi import FastAPI
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from penstock.access import any_usable_key
+from penstock.database import Database
 from penstock.errors import BadSetting, PortTaken
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind the address, which must be of this machine alone: there are no keys yet that could guard another one."""
-    if not is_loopback(host):
-        raise BadSetting(
-            f"api.host is {host}, which other machines can reach, and there are no API keys yet to guard it: use 127.0.0.1, "
-            "and an SSH tunnel or a reverse proxy with authentication for access from elsewhere."
-        )
+    """Bind the address."""
     try:
         listener = socket.create_server(
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
@@ -40,6 +37,15 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listener.set_inheritable(True)
     return listener
+
+
+async def refuse_unguarded(database: Database, host: str) -> None:
+    """Other machines may only come in with a key, so there must be one."""
+    if not is_loopback(host) and not await any_usable_key(database):
+        raise BadSetting(
+            f"api.host is {host}, which other machines can reach, and there is no key with which they could ask: make one "
+            "with `penstock key create NAME --scope admin`, or use 127.0.0.1."
+        )
 
 
 def is_loopback(host: str) -> bool:

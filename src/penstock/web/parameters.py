@@ -1,23 +1,46 @@
-"""What many routes take: the open product, a document's number, a collection's name, JSON inside of a parameter."""
+"""What many routes take: a document's number, a collection's name, JSON inside of a parameter.
+
+A key that is for some collections sees no others: a number or name in the path that leads elsewhere leads to nothing.
+"""
 
 import json
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
 
+from penstock.access import Principal
+from penstock.documents import find_collection, show_document
 from penstock.documents.metadata import encode_metadata
-from penstock.errors import BadValue
+from penstock.errors import BadValue, NotFound
 from penstock.pipelines import Product
+from penstock.web.access import PRINCIPAL
 
 
-def _product(request: Request) -> Product:
-    product: Product = request.app.state.product
-    return product
+async def _document(
+    request: Request,
+    id: Annotated[int, Path(ge=1, lt=2**63, description="The document's number.")],  # noqa: A002
+) -> int:
+    principal: Principal = request.scope[PRINCIPAL]
+    if principal.collections is not None:
+        product: Product = request.app.state.product
+        found = await show_document(product.app, id, tenant=principal.tenant)
+        if not principal.sees(found.collection_id):
+            raise NotFound(f"There is no document {id}.")
+    return id
 
 
-Open = Annotated[Product, Depends(_product)]
-DocumentId = Annotated[int, Path(ge=1, lt=2**63, description="The document's number.")]
-CollectionName = Annotated[str, Path(description="The collection's name.")]
+async def _collection(request: Request, collection: Annotated[str, Path(description="The collection's name.")]) -> str:
+    principal: Principal = request.scope[PRINCIPAL]
+    if principal.collections is not None:
+        product: Product = request.app.state.product
+        found = await find_collection(product.app, collection, tenant=principal.tenant)
+        if not principal.sees(found.id):
+            raise NotFound(f"There is no collection {collection}: see the list for those that there are.")
+    return collection
+
+
+DocumentId = Annotated[int, Depends(_document)]
+CollectionName = Annotated[str, Depends(_collection)]
 
 
 def decode_metadata(text: str | None, where: str) -> dict[str, Any]:

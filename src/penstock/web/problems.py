@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect
 
 from penstock.errors import (
     BadJob,
+    BadKey,
     CannotStart,
     DatabaseTrouble,
     JobFailure,
@@ -27,7 +28,7 @@ from penstock.errors import (
     RateLimited,
     Refused,
 )
-from penstock.telemetry import log
+from penstock.telemetry import log, mask
 
 MEDIA_TYPE = "application/problem+json"
 SOON = "2"  # seconds until a database that was away may be asked again
@@ -52,7 +53,10 @@ class Problem(BaseModel):
 
 
 def _documented(description: str) -> dict[str, Any]:
-    return {"description": description, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
+    schema = Problem.model_json_schema()
+    fault = schema.pop("$defs")["Fault"]  # written out: a reference into it would be looked for at the document's root
+    schema["properties"]["errors"]["anyOf"][0]["items"] = fault
+    return {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}
 
 
 # For the OpenAPI document: all routes answer errors alike.
@@ -104,8 +108,8 @@ def plain(status: int, detail: str, headers: Mapping[str, str] | None = None) ->
 
 
 def printable(text: str) -> str:
-    """A lone half of a character, which a request may contain, cannot be sent back."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    """Without secrets, and without a lone half of a character, which a request may contain and nobody can send back."""
+    return mask(text).encode("utf-8", "replace").decode("utf-8")
 
 
 def refuse(error: PenstockError) -> JSONResponse:
@@ -115,6 +119,8 @@ def refuse(error: PenstockError) -> JSONResponse:
         headers["Retry-After"] = str(max(1, round(error.retry_after.total_seconds())))
     elif isinstance(error, KeyInFlight):
         headers["Retry-After"] = "1"
+    elif isinstance(error, BadKey):
+        headers["WWW-Authenticate"] = "Bearer"
     return answer(describe(error), headers)
 
 
@@ -141,11 +147,15 @@ async def _refused(_request: Request, error: Exception) -> Response:
     return refuse(error)
 
 
-async def _database_away(request: Request, error: Exception) -> Response:
+def database_away(path: str, error: Exception) -> Response:
     """The details are for the log: they name hosts and users."""
-    log.warning("a request met a database in trouble", path=request.url.path, error=str(error))
+    log.warning("a request met a database in trouble", path=path, error=str(error))
     detail = "The database does not answer just now. Try again in a few seconds; if it lasts, see /health/ready."
     return plain(503, detail, {"Retry-After": SOON})
+
+
+async def _database_away(request: Request, error: Exception) -> Response:
+    return database_away(request.url.path, error)
 
 
 async def _late(request: Request, error: Exception) -> Response:

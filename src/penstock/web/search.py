@@ -7,15 +7,13 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock import search
-from penstock.documents import Collection, find_collection, list_collections
-from penstock.errors import BadValue
-from penstock.pipelines import Product
-from penstock.web.parameters import Open, decode_metadata
+from penstock.documents import Collection, find_collection
+from penstock.errors import BadValue, NotFound
+from penstock.web.caller import Caller, Reads
+from penstock.web.parameters import decode_metadata
 from penstock.web.problems import RESPONSES
 
 routes = APIRouter(prefix="/api/search", tags=["search"], responses=RESPONSES)
-
-MOST_COLLECTIONS = 1000
 
 
 class Neighbour(BaseModel):
@@ -60,7 +58,7 @@ class FoundShown(BaseModel):
 
 @routes.get("")
 async def find(  # noqa: PLR0913  a parameter of the request is an argument
-    product: Open,
+    caller: Reads,
     *,
     q: Annotated[str, Query(max_length=2000, description="A question, or words.")],
     collection: Annotated[list[str] | None, Query(description="Only in these; may be repeated.")] = None,
@@ -76,10 +74,10 @@ async def find(  # noqa: PLR0913  a parameter of the request is an argument
     neighbours: Annotated[int, Query(ge=0, le=10, description="Passages before and behind each hit.")] = 0,
 ) -> FoundShown:
     """The passages that answer best, from all collections or from some."""
-    chosen = await _choose(product, collection)
+    chosen = await _choose(caller, collection)
     found = await search.find(
-        product.app.database,
-        product.models,
+        caller.app.database,
+        caller.product.models,
         search.Query(
             text=q,
             collections=[search.CollectionRef(each.id, each.model, each.search_language) for each in chosen],
@@ -107,7 +105,11 @@ def _moment(value: datetime | None) -> datetime | None:
         raise BadValue(f"There is no {value} in UTC: use a later or earlier time.") from None
 
 
-async def _choose(product: Product, names: list[str] | None) -> list[Collection]:
-    if names:
-        return [await find_collection(product.app, name) for name in dict.fromkeys(names)]
-    return await list_collections(product.app, most=MOST_COLLECTIONS)
+async def _choose(caller: Caller, names: list[str] | None) -> list[Collection]:
+    if not names:
+        return await caller.collections()
+    found = [await find_collection(caller.app, name, tenant=caller.tenant) for name in dict.fromkeys(names)]
+    for each in found:
+        if not caller.principal.sees(each.id):
+            raise NotFound(f"There is no collection {each.name}: see the list for those that there are.")
+    return found

@@ -16,11 +16,11 @@ from pydantic import BaseModel, Field
 
 from penstock.documents import Upload
 from penstock.errors import BadRequest, BodyTooLarge, PenstockError, RateLimited, Refused
-from penstock.pipelines import Product
 from penstock.web import links
 from penstock.web.bodies import check_head, pieces
+from penstock.web.caller import Caller, Writes
 from penstock.web.forms import Form, Part
-from penstock.web.parameters import CollectionName, Open, decode_metadata
+from penstock.web.parameters import CollectionName, decode_metadata
 from penstock.web.problems import RESPONSES, Problem, describe, refuse
 
 routes = APIRouter(prefix="/api/collections/{collection}/documents", tags=["documents"], responses=RESPONSES)
@@ -95,7 +95,7 @@ FORM = {
 
 @routes.put("/{name:path}", status_code=202, response_model=AcceptedShown, openapi_extra=RAW)
 async def put_document(  # noqa: PLR0913  a parameter of the request is an argument
-    product: Open,
+    caller: Writes,
     request: Request,
     collection: CollectionName,
     name: str,
@@ -107,7 +107,7 @@ async def put_document(  # noqa: PLR0913  a parameter of the request is an argum
     key: Key = None,
 ) -> Response:
     """Accept a file: the body is its bytes, or a link to it. 409 if there is one of this name, its number as `existing`."""
-    most = product.app.settings.limits.bytes
+    most = caller.app.settings.limits.bytes
     size = check_head(request, most)
     text, where = (metadata, "metadata") if metadata is not None else (metadata_header, "X-Penstock-Metadata")
     upload = Upload(
@@ -115,17 +115,19 @@ async def put_document(  # noqa: PLR0913  a parameter of the request is an argum
         name,
         pieces(request, most),
         size,
-        uploaded_by=uploaded_by,
+        uploaded_by=caller.uploader(uploaded_by),
         metadata=decode_metadata(text, where),
         replace=replace,
         idempotency_key=key,
     )
     if links.is_link(request):
-        async with product.fetcher.open(await links.read_link(request), most=most) as found:
-            made = await product.intake.accept(dataclasses.replace(upload, content=found.pieces(), size=found.size))
+        async with caller.product.fetcher.open(await links.read_link(request), most=most) as found:
+            made = await caller.product.intake.accept(
+                dataclasses.replace(upload, content=found.pieces(), size=found.size), tenant=caller.tenant
+            )
     else:
-        made = await product.intake.accept(upload)
-    product.announcer.tell()
+        made = await caller.product.intake.accept(upload, tenant=caller.tenant)
+    caller.product.announcer.tell()
     return accepted(made.answer())
 
 
@@ -137,7 +139,7 @@ async def put_document(  # noqa: PLR0913  a parameter of the request is an argum
     openapi_extra=FORM,
 )
 async def post_documents(
-    product: Open,
+    caller: Writes,
     request: Request,
     collection: CollectionName,
     *,
@@ -153,12 +155,12 @@ async def post_documents(
         collection,
         "",
         form.content(),
-        uploaded_by=uploaded_by,
+        uploaded_by=caller.uploader(uploaded_by),
         metadata=decode_metadata(metadata, "metadata"),
         replace=replace,
         idempotency_key=key,
     )
-    reading = _FormReading(product, form, usual)
+    reading = _FormReading(caller, form, usual)
     await reading.read()
     return reading.response()
 
@@ -166,8 +168,9 @@ async def post_documents(
 class _FormReading:
     """The files of a form, one after the other, and what became of each."""
 
-    def __init__(self, product: Product, form: Form, usual: Upload) -> None:
-        self._product = product
+    def __init__(self, caller: Caller, form: Form, usual: Upload) -> None:
+        self._caller = caller
+        self._product = caller.product
         self._form = form
         self._usual = usual  # what is the same for all files
         self._outcomes: list[tuple[str, dict[str, Any] | PenstockError]] = []
@@ -196,7 +199,9 @@ class _FormReading:
         content = _capped(self._form.content(), self._product.app.settings.limits.bytes)
         upload = dataclasses.replace(self._usual, name=name, content=content, idempotency_key=key)
         try:
-            self._outcomes.append((name, (await self._product.intake.accept(upload)).answer()))
+            self._outcomes.append(
+                (name, (await self._product.intake.accept(upload, tenant=self._caller.tenant)).answer())
+            )
         except (Refused, RateLimited) as error:
             self._outcomes.append((name, error))
             return describe(error).status in GOES_ON

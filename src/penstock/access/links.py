@@ -7,14 +7,12 @@ next one. A link lives for 15 minutes at most; who checks enforces it, too, so t
 that lasts. Whatever is wrong, the answer is 404, as for a document that is not there.
 """
 
-import base64
-import hashlib
 import hmac
-import json
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from penstock.access.signing import seal
 from penstock.errors import NotFound
 
 LONGEST = timedelta(minutes=15)
@@ -36,7 +34,8 @@ def sign(
     if not now < expires <= now + LONGEST:
         raise ValueError("A link expires in the future, and within 15 minutes.")
     moment = int(expires.timestamp())
-    return f"{VERSION}.{key_id}.{moment}.{_signature(secret_key, [VERSION, key_id, method.upper(), document, tenant, moment])}"
+    signature = seal(secret_key, ["link", VERSION, key_id, method.upper(), document, tenant, moment])
+    return f"{VERSION}.{key_id}.{moment}.{signature}"
 
 
 def check(keys: Mapping[str, bytes], token: str, *, method: str, document: int, tenant: str, now: datetime) -> None:
@@ -47,16 +46,11 @@ def check(keys: Mapping[str, bytes], token: str, *, method: str, document: int, 
     key_id, moment, signature = parts[1], int(parts[2]), parts[3]
     secret_key = keys.get(key_id)
     known = secret_key is not None and len(secret_key) >= LEAST_SECRET
-    facts: list[str | int] = [VERSION, key_id, method.upper(), document, tenant, moment]
+    facts: list[str | int] = ["link", VERSION, key_id, method.upper(), document, tenant, moment]
     # An unknown key costs the same work: time does not tell which ids exist.
-    expected = _signature(secret_key if secret_key and known else bytes(LEAST_SECRET), facts)
+    expected = seal(secret_key if secret_key and known else bytes(LEAST_SECRET), facts)
     if not hmac.compare_digest(expected, signature) or not known:
         raise NotFound("This download link is not valid for this document. Ask for a new one.")
     left = moment - now.timestamp()
     if not 0 < left <= LONGEST.total_seconds():
         raise NotFound("This download link is not valid any more. Ask for a new one.")
-
-
-def _signature(secret_key: bytes, facts: list[str | int]) -> str:
-    digest = hmac.new(secret_key, json.dumps(["penstock link", *facts]).encode(), hashlib.sha256).digest()
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

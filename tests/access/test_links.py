@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.blobs.links import LONGEST, check, sign
+from penstock.access.links import LONGEST, check, sign
 from penstock.errors import NotFound, Refused
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -1,0 +1,5 @@
+"""An application, for tests that need collections."""
+
+from tests.documents.conftest import app
+
+__all__ = ["app"]

@@ -1,0 +1,159 @@
+"""Two tenants behind one API that asks for keys: `mill` has documents of every kind, and nobody else may notice any of them.
+
+Everything that belongs to `mill` carries a canary, or a digest that is known. The collection `attic` and `letter.txt` in it
+have plain names, because strangers must be able to ask for them.
+"""
+
+import asyncio
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from penstock.access import create_key
+from penstock.documents import Upload, create_collection
+from penstock.web import make_app
+from tests.web.conftest import Answer, Api
+from tests.web.serving import serving
+
+CANARY = "quokkazebra"  # one word, for search finds it as such
+TEXT = f"# The {CANARY}\n\nThe {CANARY} was repaired in March, and the weir holds.\n".encode()
+WISHES = {
+    "api__require_key": True,
+    "rates__per_address": "off",  # a wrong key counts as ten requests, and there are hundreds of them here
+    "rates__read": "off",
+    "rates__write": "off",
+    "rates__search": "off",
+}
+
+
+@dataclass
+class Stage:
+    """The API, what `mill` has, and keys."""
+
+    api: Api
+    letter: int = 0  # of `mill`, ready, in attic
+    members: list[int] = field(default_factory=list)
+    broken: int = 0  # failed
+    gone: int = 0  # deleted, with a receipt
+    waiting: int = 0  # queued
+    key: int = 0  # a key of `mill`
+    keys: dict[str, str] = field(default_factory=dict)
+    secrets: set[str] = field(default_factory=set)  # of `mill`: none may be in an answer to another
+
+    async def make_key(self, label: str, **options: Any) -> int:
+        made = await create_key(self.api.product.app.database, **({"name": label} | options))
+        assert made.key is not None
+        self.keys[label] = made.key.text
+        return made.id
+
+    async def ask(self, key: str | None, method: str, path: str, **options: Any) -> Answer:
+        """With the key of this label, or this text; of a stream without an end, its beginning."""
+        headers = dict(options.pop("headers", {}))
+        if key is not None:
+            headers["Authorization"] = f"Bearer {self.keys.get(key, key)}"
+        if path != "/api/events":
+            return await self.api.ask(method, path, headers=headers, **options)
+        url = URL(f"http://127.0.0.1:{self.api.port}{path}")
+        async with aiohttp.ClientSession() as client, client.request(method, url, headers=headers) as answer:
+            body = await answer.content.readany()
+            return Answer(answer.status, answer.headers, body, json.loads(body) if answer.status != 200 else None)
+
+    def leaks(self, answer: Answer) -> list[str]:
+        """What of `mill` can be seen in an answer, its headers among it."""
+        seen = answer.body.decode("utf-8", "replace").lower() + str(dict(answer.headers)).lower()
+        return sorted(secret for secret in self.secrets if secret.lower() in seen)
+
+
+async def until(condition: Callable[[], Awaitable[bool]], within: float = 20) -> None:
+    async with asyncio.timeout(within):
+        while not await condition():  # noqa: ASYNC110  no event for what another task does
+            await asyncio.sleep(0.05)
+
+
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+def _archive() -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr(f"{CANARY}-inside.txt", f"The {CANARY} inside.\n")
+    return target.getvalue()
+
+
+@asynccontextmanager
+async def staged(product: Any) -> AsyncIterator[Stage]:
+    """With keys, and without any document."""
+    async with serving(make_app(product)) as port, aiohttp.ClientSession() as client:
+        stage = Stage(Api(client, port, product))
+        app, tenant = product.app, "mill"
+        for name in ("attic", "porch", f"{CANARY}-cellar"):
+            await create_collection(app, name, tenant=tenant)
+        await create_collection(app, "porch", tenant="rival")
+        await create_collection(app, "porch")
+        stage.key = await stage.make_key("owner", name=f"{CANARY}-ann", tenant=tenant, scopes=["admin"])
+        await stage.make_key("mill reads", tenant=tenant, scopes=["read"])
+        await stage.make_key("mill writes", tenant=tenant, scopes=["write"])
+        await stage.make_key("mill porch", tenant=tenant, scopes=["read", "write"], collections=["porch"])
+        await stage.make_key("rival", tenant="rival", scopes=["admin"])
+        await stage.make_key("rival porch", tenant="rival", scopes=["read", "write"], collections=["porch"])
+        await stage.make_key("fleet", scopes=["admin"])
+        stage.secrets = {CANARY, stage.keys["owner"][3:11]}
+        yield stage
+
+
+async def fill(stage: Stage) -> None:
+    """Documents of `mill` in every state, each where only its owner may find it."""
+    product = stage.api.product
+
+    async def add(name: str, content: bytes, collection: str = "attic") -> int:
+        stage.secrets.add(hashlib.sha256(content).hexdigest())
+        upload = Upload(collection, name, _pieces(content), metadata={"for": CANARY}, uploaded_by=f"{CANARY}-ann")
+        return (await product.intake.accept(upload, tenant="mill")).id
+
+    async with stage.api.working():
+        stage.letter = await add("letter.txt", TEXT)
+        box = await add(f"{CANARY}.zip", _archive())
+        stage.broken = await add(f"{CANARY}.pdf", b"%PDF-1.7 broken")
+        stage.gone = await add(f"{CANARY}-gone.txt", TEXT + b"gone", f"{CANARY}-cellar")
+
+        async def settled() -> bool:
+            found = (await stage.ask("owner", "GET", "/api/documents")).json["items"]
+            stage.members = [each["id"] for each in found if each["parent"] == box]
+            return bool(stage.members) and {each["status"] for each in found} == {"ready", "failed"}
+
+        await until(settled)
+        removed = {"collection": f"{CANARY}-cellar", "all": True, "reason": f"the {CANARY} is over"}
+        assert (await stage.ask("owner", "POST", "/api/documents/delete", json=removed)).status == 202
+
+        async def receipt() -> bool:
+            return (await stage.ask("owner", "GET", f"/api/documents/{stage.gone}/receipt")).status == 200
+
+        await until(receipt)
+    stage.waiting = await add(f"{CANARY}-waiting.txt", TEXT + b"waiting")
+    rows = await product.app.database.pool.repeat(
+        lambda session: session.fetch("select key from penstock.blobs where tenant = 'mill'")
+    )
+    stage.secrets |= {row["key"] for row in rows}
+
+
+async def move_clock(product: Any, by: timedelta) -> None:
+    await product.app.database.pool.repeat(
+        lambda session: session.execute("update penstock.test_clock set shift = shift + $1", by)
+    )
+
+
+@asynccontextmanager
+async def reopened(product: Any) -> AsyncIterator[Stage]:
+    """Another application over the same product, as in a process that has just started."""
+    async with serving(make_app(product)) as port, aiohttp.ClientSession() as client:
+        yield Stage(Api(client, port, product))
