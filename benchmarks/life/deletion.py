@@ -128,9 +128,7 @@ async def _delete(http: aiohttp.ClientSession) -> None:
 
 
 async def _until_removed(url: str) -> None:
-    left = (
-        "select exists (select from penstock.removals) or exists (select from penstock.receipts where verified_at is null)"
-    )
+    left = "select exists (select from penstock.removals) or exists (select from penstock.receipts where verified_at is null)"
     connection = await asyncpg.connect(url)
     while True:
         if not await connection.fetchval(left):

@@ -74,7 +74,7 @@ async def _until_written(url: str, chunks: int, changing: "asyncio.Task[object]"
     connection = await asyncpg.connect(url)
     while not changing.done():
         there = await connection.fetchval(
-            "select (select count(*) from penstock.vectors_static) + (select count(*) from penstock.folded_static)"
+            "select (select count(*) from penstock.vectors_static) + (select count(*) from penstock.folded_vectors_static)"
         )
         if there >= chunks:
             await connection.close()

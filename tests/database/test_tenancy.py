@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -270,7 +271,7 @@ async def test_cancelled_at_any_moment(filled: Database, database_url: DatabaseU
 
 
 async def test_fifty_tasks_on_three_connections(filled: Database, database_url: DatabaseUrl) -> None:
-    settings = PoolSettings(size=3, warm=3, acquire_timeout=30)  # type: ignore[arg-type]
+    settings = PoolSettings(size=3, warm=3, acquire_timeout=timedelta(seconds=30))
     pool = Pool(lambda: connect(database_url, settings, "test"), settings)
     await pool.open()
     pool.guarded = True

@@ -329,3 +329,13 @@ async def test_an_open_breaker_is_removed_by_closing_it(yard: Yard) -> None:
     await obey(yard, finding)
     await vanished(yard, "breaker-open")
     await yard.until_state(waiting, "done")
+
+
+async def test_tenants_are_kept_apart_by_the_application_alone(yard: Yard) -> None:
+    """As on a server whose user may not create roles, until somebody has made them."""
+    await vanished(yard, "unguarded")
+    await yard.run("alter table penstock.documents disable row level security")
+    finding = await found(yard, "unguarded")
+    assert "Row-level security is off" in finding.sentence
+    await obey(yard, finding)
+    await vanished(yard, "unguarded")

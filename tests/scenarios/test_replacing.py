@@ -216,6 +216,8 @@ async def test_a_broken_or_cancelled_version_leaves_the_old_one(library: Library
             await reader.until("report.txt", 4)
     assert reader.editions == {"report.txt": [1, 3, 4]}
     await one_set_is_left(library)
+
+
 # To be appended to tests/scenarios/test_replacing.py. It fails today: see the report.
 async def test_a_version_is_cancelled_after_its_first_batches_and_retried(library: Library) -> None:
     """What the ended job had staged is in nobody's way."""

@@ -8,7 +8,6 @@ killed leaves the rows, or an unverified receipt, and the next one goes on. Docu
 SQL is in removal.sql; the second look is in receipts.py.
 """
 
-import asyncio
 import json
 import time
 from collections.abc import Sequence
@@ -125,4 +124,4 @@ async def _remove_pages(database: Database, group: Group, withdrawal: Withdrawal
         async with database.pool.transaction() as tx:
             await withdrawal.fence(tx, "pages")
             bite = await sql.remove_pages.value(tx, versions=group.versions, most=BITE)
-        await asyncio.sleep(min(time.monotonic() - began, withdrawal.rest))
+        await withdrawal.pause(time.monotonic() - began)

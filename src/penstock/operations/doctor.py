@@ -17,6 +17,7 @@ from penstock.database import Session, reach_database, statements
 from penstock.database.database import Address
 from penstock.database.migrations import read_migrations
 from penstock.database.migrations import sql as migrations_sql
+from penstock.database.tenancy import is_guarded
 from penstock.engine.census import Waiting, waiting_lanes
 from penstock.engine.fleet import sql as fleet_sql
 from penstock.engine.limits import LimitState, list_limits
@@ -66,6 +67,7 @@ async def _examine_engine(session: Session, old_after: timedelta) -> list[Findin
     overdue = await overdue_schedules(session)
     limits = await list_limits(session)
     return [
+        *await _examine_guard(session),
         *_examine_fleet(workers),
         *_examine_pools(workers),
         *_examine_reported_notifications(workers),
@@ -97,6 +99,19 @@ async def _examine_schema(session: Session) -> list[Finding]:
         )
         return [Finding("schema-ahead", said, "pip install --upgrade penstock", evidence)]
     return []
+
+
+async def _examine_guard(session: Session) -> list[Finding]:
+    """Whether the database itself keeps tenants apart, below the conditions of the statements."""
+    if await is_guarded(session):
+        return []
+    role = await session.fetchval("select quote_ident(current_user)")
+    said = (
+        "Row-level security is off, because this user may not create roles: tenants are kept apart by the application alone. Let a "
+        f"superuser run: create role penstock_fleet nologin; create role penstock_request nologin; grant penstock_fleet, "
+        f"penstock_request to {role};"
+    )
+    return [Finding("unguarded", said, "penstock db psql -c 'select penstock.guard_all()'", {"user": role})]
 
 
 async def _examine_notifications(address: Address) -> list[Finding]:

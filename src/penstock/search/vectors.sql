@@ -45,8 +45,9 @@ create index if not exists vectors_model_of_version on penstock.vectors_model (c
 create index if not exists folded_model_of_version on penstock.folded_model (collection_id, version_id)
 
 -- name: guard
--- A request sees vectors of its tenant's collections alone (schema/0008_access.sql).
-select penstock.guard(made, 'collection_id in (select id from penstock.collections)', false)
+-- A request sees vectors of its tenant's collections alone (schema/0008_access.sql). As an array, which is made once: to look into
+-- a hash for each of 7,500 vectors took 0.5 ms of 5.
+select penstock.guard(made, 'collection_id = any (array(select id from penstock.collections))', false)
 from unnest(array['penstock.vectors_model'::regclass, 'penstock.folded_model'::regclass]) as made
 
 -- name: exists

@@ -30,7 +30,8 @@ BITE = 2_000  # rows that are removed in one transaction
 SLICE = 1_000  # terms whose long rows are looked for in one statement
 BYTES = 4 * 2**20  # of long rows that are written in one transaction
 PARTS = 1_000  # of those, at most
-REST = 0.1  # seconds between two bites, at most: questions come first
+REST = 0.5  # seconds between two bites, at most
+REST_TIMES = 2  # as long as the bite took: most questions meet none of them
 
 Fence = Callable[[Session, str], Awaitable[None]]
 Part = tuple[str, int]  # a term's long row
@@ -70,7 +71,11 @@ class Withdrawal:
                 raise WrongState(f"Version {live} is the one that search sees: its rows cannot be removed.")
             await take_turn(tx, self.collection)
             yield tx
-        await asyncio.sleep(min(time.monotonic() - began, self.rest))
+        await self.pause(time.monotonic() - began)
+
+    async def pause(self, took: float) -> None:
+        """After a bite: questions come first."""
+        await asyncio.sleep(min(REST_TIMES * took, self.rest))
 
     async def _repeat(self, step: str, statement: Statement, **more: int) -> None:
         bite = BITE

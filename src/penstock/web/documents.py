@@ -213,7 +213,10 @@ async def list_versions(
 @routes.get("/{id}/why")
 async def explain_document(caller: Reads, id: DocumentId) -> Why:  # noqa: A002
     """Why it is where it is: one sentence, and the evidence."""
-    return Why.model_validate(await documents.explain_document(caller.app, id, tenant=caller.tenant))
+    found = await documents.explain_document(caller.app, id, tenant=caller.tenant)
+    if not caller.runs_fleet:  # it names workers and what they do for others
+        found.evidence.pop("job", None)
+    return Why.model_validate(found)
 
 
 @routes.get("/{id}/history")
