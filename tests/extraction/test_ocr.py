@@ -126,16 +126,6 @@ def test_a_turned_page_is_turned_back(angle: int) -> None:
     assert errors(found.text, SAID) < 0.05
 
 
-def test_off_gives_a_gap_for_each_page() -> None:
-    answer = run(b"", "application/pdf", [4, 5], engine="off")
-
-    assert answer["pages"] == []
-    assert [(gap["page"], gap["reason"]) for gap in answer["gaps"]] == [
-        (4, "this page is a scan, and the OCR is off"),
-        (5, "this page is a scan, and the OCR is off"),
-    ]
-
-
 def test_a_language_that_cannot_be_read_is_told() -> None:
     assert choose("rapidocr", "de")[1] == []
     [gap] = choose("rapidocr", "ru")[1]

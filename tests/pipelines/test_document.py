@@ -105,6 +105,16 @@ async def test_a_few_pages_are_read_where_the_document_is(database_url: Database
         assert shown.gaps, "a document without text says why"
 
 
+async def test_without_ocr_no_process_is_asked_for_it(database_url: DatabaseUrl, tmp_path: Path) -> None:
+    async with working(database_url, tmp_path, extraction={"ocr": "off"}) as product:
+        product.boxes._tasks = TASKS | {"ocr": "tests.pipelines.tasks:ocr"}
+        shown = await prepare(product, "scan.tif", scan(7))
+        assert (shown.status, shown.chunks) == ("ready", 0)
+        assert [gap["reason"] for gap in shown.gaps] == ["this is an image, and the OCR is off"]
+        assert await rows(product, "select from penstock.checkpoints") == []
+        assert await rows(product, "select from penstock.job_history where fanout is not null") == []
+
+
 async def test_archives_in_archives_end_at_the_depth(database_url: DatabaseUrl, tmp_path: Path) -> None:
     inner = archive(deepest_txt=story(50))
     for level in range(3):

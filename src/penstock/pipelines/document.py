@@ -108,7 +108,8 @@ class Preparing:
 
     async def _read(self, ctx: Context, work: Work, file: BinaryIO) -> Reading:
         async def read() -> Any:
-            return await self._boxes.call("read", file, self._arguments(name=work.name), name=work.name)
+            arguments = self._arguments(name=work.name, ocr=self._app.settings.extraction.ocr != "off")
+            return await self._boxes.call("read", file, arguments, name=work.name)
 
         if work.size < LARGE:
             ctx.enter("read")

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 
 from penstock.database import Database
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable
-from penstock.telemetry import mask
+from penstock.telemetry import log, mask
 
 routes = APIRouter(prefix="/health", tags=["health"])
 
@@ -24,6 +24,9 @@ async def live() -> dict[str, str]:
 async def ready(request: Request) -> JSONResponse:
     """The database answers in time."""
     problems = await find_problems(request.app.state.database)
+    if problems and not request.app.state.door.keyless:  # anybody may ask: hosts and users are for the log
+        log.warning("not ready", problems=problems)
+        problems = ["The database does not answer."]
     status = "ready" if not problems else "not ready"
     return JSONResponse({"status": status, "problems": problems}, status_code=503 if problems else 200)
 

@@ -34,8 +34,6 @@ class Found:
 
 def ocr(file: BinaryIO, arguments: Mapping[str, Any], reply: object) -> dict[str, Any]:
     numbers, language = list(arguments["pages"]), arguments.get("language", "en")
-    if arguments.get("engine", "auto") == "off":
-        return _answer([], [Gap(number, "this page is a scan, and the OCR is off") for number in numbers])
     read, gaps = choose(arguments.get("engine", "auto"), language)
     progress = getattr(reply, "progress", None)
     pages: list[Page] = []
