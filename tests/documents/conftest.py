@@ -97,9 +97,12 @@ class Office:
         context = self.shop.context(job, await self.worker(), self.kind)
         async with context.finish() as tx:
             work = await load_work(tx, args["document"], args["version"])
-            return work is not None and await publish(
+            if work is None:
+                return False
+            published = await publish(
                 tx, work, media_type="text/plain", title="T", pages=pages, chunks=chunks, words=words, gaps=gaps
             )
+            return published is not None
 
     async def ready(self, name: str = "a.txt", content: bytes = b"water", **more: Any) -> Accepted:
         """A document that was prepared."""

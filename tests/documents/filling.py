@@ -41,9 +41,10 @@ async def prepare(office: Office, job: Job, texts: Sequence[str]) -> bool:
     async with context.finish() as tx:
         await keep_pages(tx, work.version, [Page(1, " ".join(texts))])
         words = await Index().stage(tx, entry)
-        return await publish(
+        published = await publish(
             tx, work, media_type="text/plain", title="T", pages=1, chunks=len(texts), words=words, gaps=()
         )
+        return published is not None
 
 
 async def fill(

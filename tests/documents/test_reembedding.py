@@ -15,7 +15,6 @@ from penstock.documents.reembedding import (
     NotComplete,
     Superseded,
     complete_versions,
-    hold_models,
     hold_turn,
     list_late,
     switch_model,
@@ -83,9 +82,9 @@ async def end(office: Office, job: Job, work: Work, *staged: str) -> list[str]:
     """As the pipeline ends; the models that were staged for nothing."""
     context = office.shop.context(job, await office.worker(), office.kind)
     async with context.finish() as tx:
-        unneeded = await hold_models(tx, work, staged=staged)
-        assert await publish(tx, work, media_type="text/plain", pages=1, chunks=2, words=9)
-    return unneeded
+        published = await publish(tx, work, media_type="text/plain", pages=1, chunks=2, words=9, staged=staged)
+    assert published is not None
+    return list(published.unwanted)
 
 
 async def switch(office: Office, collection: Collection, *seen: int) -> None:
@@ -244,13 +243,12 @@ async def test_a_switch_waits_for_who_publishes(office: Office) -> None:
     job, work = await begin(office)
     context = office.shop.context(job, await office.worker(), office.kind)
     async with context.finish() as tx:
-        await hold_models(tx, work, staged=["static"])
+        assert await publish(tx, work, media_type="text/plain", pages=1, chunks=2, words=9)
         switching = asyncio.create_task(switch(office, chosen))
         waits = "select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database "
         async with asyncio.timeout(5):
             while not await office.run(f"{waits} where datname = current_database())"):  # noqa: ASYNC110  no event for locks
                 await asyncio.sleep(0.01)
-        assert await publish(tx, work, media_type="text/plain", pages=1, chunks=2, words=9)
     with pytest.raises(NotComplete):
         await switching
 

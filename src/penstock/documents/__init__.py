@@ -40,10 +40,10 @@ from penstock.documents.deletion import Deleted, delete_matching, find_matching
 from penstock.documents.explain import explain_document
 from penstock.documents.intake import Intake
 from penstock.documents.members import Family, Members, add_members, count_family
-from penstock.documents.publish import Work, keep_pages, load_work, publish
+from penstock.documents.publish import Published, Work, keep_pages, load_work, publish
 from penstock.documents.receipts import Receipt, list_receipts, show_receipt
 from penstock.documents.reconcile import Reconciled, reconcile
-from penstock.documents.reembedding import complete_versions, forget_later, hold_models
+from penstock.documents.reembedding import complete_versions, forget_later
 from penstock.documents.removal import is_anything_due, remove_deleted
 from penstock.documents.restoring import restore_document
 from penstock.documents.upload import Accepted, AlreadyThere, Upload
@@ -64,6 +64,7 @@ __all__ = [
     "Intake",
     "Members",
     "PageText",
+    "Published",
     "Receipt",
     "Reconciled",
     "Upload",
@@ -92,7 +93,6 @@ __all__ = [
     "find_matching",
     "forget_later",
     "history",
-    "hold_models",
     "is_anything_due",
     "keep_pages",
     "list_chunks",

@@ -6,7 +6,7 @@
         if await publish(tx, work, media_type=…, pages=…, chunks=…, words=…):
             …
 
-A version that is no longer the newest, or whose document is deleted, is not published: `publish` returns False, and the rows
+A version that is no longer the newest, or whose document is deleted, is not published: `publish` returns None, and the rows
 that were staged for it are cleaned up (cleaning.py). The SQL is in publish.sql.
 """
 
@@ -19,6 +19,7 @@ from asyncpg import Record
 
 from penstock.database import Session, statements
 from penstock.documents.naming import share_of
+from penstock.documents.reembedding import settle_models
 from penstock.extraction.reading import Page
 
 sql = statements(__file__)
@@ -58,6 +59,13 @@ class Work:
         return share_of(self.tenant, self.collection_name)
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """It is done. `unwanted` are models whose vectors were staged for nothing (`forget_later`)."""
+
+    unwanted: Sequence[str]
+
+
 async def load_work(session: Session, document: int, version: int) -> Work | None:
     """None if this version need not be prepared: a newer one is there, or the document is deleted."""
     row = await sql.load_work.first(session, document=document, version=version)
@@ -77,13 +85,15 @@ async def keep_pages(tx: Session, version: int, pages: Sequence[Page]) -> None:
 
 
 async def _keep(tx: Session, version: int, pages: Sequence[Page]) -> None:
-    await sql.keep_pages.run(
-        tx,
-        version=version,
-        numbers=[page.number for page in pages],
-        texts=[page.text for page in pages],
-        ocrs=[page.ocr for page in pages],
-    )
+    await sql.keep_pages.run(tx, version=version, **_columns(pages))
+
+
+def _columns(pages: Sequence[Page]) -> dict[str, list[Any]]:
+    return {
+        "numbers": [page.number for page in pages],
+        "texts": [page.text for page in pages],
+        "ocrs": [page.ocr for page in pages],
+    }
 
 
 async def publish(  # noqa: PLR0913  what was found, by name
@@ -97,12 +107,23 @@ async def publish(  # noqa: PLR0913  what was found, by name
     chunks: int,
     words: int,
     gaps: Sequence[Mapping[str, Any]] = (),
-) -> bool:
-    """queued -> ready: this version is what search sees from the commit on. False if it is not the newest any more."""
-    published = await sql.publish.value(
+    last: Sequence[Page] = (),
+    staged: Sequence[str] | None = None,
+) -> Published | None:
+    """queued -> ready: this version is what search sees from the commit on. None if it is not the newest any more.
+
+    `last` are pages that were not kept before; `staged` the models whose vectors are there for all chunks. Raises what makes
+    the job come again when the collection's model is another one by now.
+    """
+    while len(last) > 1 and sum(len(page.text) for page in last) > CHARACTERS:
+        await _keep(tx, work.version, last[:1])
+        last = last[1:]
+    row = await sql.publish.first(
         tx,
         document=work.document,
         version=work.version,
+        collection=work.collection,
+        **_columns(last),
         media_type=media_type,
         title=title,
         facts=json.dumps(dict(facts or {})),
@@ -111,7 +132,9 @@ async def publish(  # noqa: PLR0913  what was found, by name
         words=words,
         gaps=json.dumps([dict(gap) for gap in gaps]),
     )
-    return published is not None
+    if row is None or row["published"] is None:
+        return None
+    return Published(await settle_models(tx, work, row, staged=staged or [work.model]))
 
 
 def _read(row: Record) -> Work:

@@ -16,8 +16,15 @@ select :version, number, text, ocr from unnest(:numbers::int[], :texts::text[], 
 on conflict (version_id, number) do update set text = excluded.text, ocr = excluded.ocr
 
 -- name: publish
--- queued -> ready. What was live before is no more; the counts change by the difference. No row: it is not the newest any more.
-with document as materialized (
+-- queued -> ready. What was live before is no more; the counts change by the difference. `published` is null if it is not the
+-- newest any more. One statement for all of it, because a small document pays for every round trip.
+with kept as (
+  -- include: publish.sql keep_pages
+),
+held as materialized (
+  select * from penstock.hold_models(:collection)
+),
+document as materialized (
   select document.id, document.tenant, document.collection_id, document.job_id, document.live_id, live.chunks, live.words
   from penstock.documents as document left join penstock.versions as live on live.id = document.live_id
   where document.id = :document and document.version_id = :version and document.state <> 'deleted'
@@ -46,13 +53,16 @@ tallied as (
   select collection_id, case when live_id is null then 1 else 0 end, :chunks::bigint - coalesce(chunks, 0),
     :words::bigint - coalesce(words, 0)
   from document
+),
+told as (
+  insert into penstock.events (tenant, collection_id, document_id, event, details)
+  select document.tenant, document.collection_id, document.id, 'ready', jsonb_build_object(
+    'version', version.number, 'pages', :pages::int, 'chunks', :chunks::bigint, 'gaps', jsonb_array_length(:gaps::jsonb),
+    'attempts', job.attempt,
+    'waited', round(extract(epoch from coalesce(job.attempts[1].started_at, job.claimed_at) - version.accepted_at), 3),
+    'seconds', round(extract(epoch from penstock.now() - version.accepted_at), 3)
+  )
+  from document cross join version left join penstock.jobs as job on job.id = document.job_id
+  returning document_id
 )
-insert into penstock.events (tenant, collection_id, document_id, event, details)
-select document.tenant, document.collection_id, document.id, 'ready', jsonb_build_object(
-  'version', version.number, 'pages', :pages::int, 'chunks', :chunks::bigint, 'gaps', jsonb_array_length(:gaps::jsonb),
-  'attempts', job.attempt,
-  'waited', round(extract(epoch from coalesce(job.attempts[1].started_at, job.claimed_at) - version.accepted_at), 3),
-  'seconds', round(extract(epoch from penstock.now() - version.accepted_at), 3)
-)
-from document cross join version left join penstock.jobs as job on job.id = document.job_id
-returning document_id
+select held.*, (select document_id from told) as published from held

@@ -11,15 +11,17 @@ is. The lock comes before the collection's row. The SQL is in reembedding.sql.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asyncpg import Record
 
 from penstock.database import Session, statements
 from penstock.documents.naming import share_of
-from penstock.documents.publish import Work
 from penstock.engine import Penstock
 from penstock.errors import RateLimited
+
+if TYPE_CHECKING:
+    from penstock.documents.publish import Work
 
 sql = statements(__file__)
 
@@ -96,28 +98,26 @@ async def forget_later(tx: Session, app: Penstock, collection: int, model: str) 
 # -- publishing -------------------------------------------------------------------------------------------------------
 
 
-async def hold_models(tx: Session, work: Work, *, staged: Sequence[str]) -> list[str]:
-    """To be called before `publish`, with the models whose vectors are there for all chunks of the version.
+async def settle_models(tx: Session, work: "Work", held: Record, *, staged: Sequence[str]) -> list[str]:
+    """What a publish means for the models, which it holds; `staged` are those whose vectors are there for all chunks.
 
     Raises what makes the job come again when the model of the collection is another one by now. Returns models whose vectors
-    were staged for nothing, which `forget_later` takes.
+    were staged for nothing.
     """
-    await sql.share_models.run(tx, collection=work.collection)
-    row = await sql.models_of.first(tx, collection=work.collection)
-    if row is None or (row["model_turn"] == work.model_turn and row["next_model"] in (None, *staged)):
+    if held["model_turn"] == work.model_turn and held["next_model"] in (None, *staged):
         return []
     # With more than one turn in between, the staged vectors may have been removed: only the number of turns can tell.
-    unchanged = row["model_since"] <= work.model_turn
-    became = row["model_turn"] == work.model_turn + 1 and row["model"] == work.next_model and row["model"] in staged
+    unchanged = held["model_since"] <= work.model_turn
+    became = held["model_turn"] == work.model_turn + 1 and held["model"] == work.next_model and held["model"] in staged
     if not (unchanged or became):
         raise RateLimited(
             f"The collection {work.collection_name} has another embedding model since a moment ago: the document is prepared "
             "again.",
             retry_after=1,
         )
-    if row["next_model"] is not None:
+    if held["next_model"] is not None:
         await sql.note_late.run(tx, collection=work.collection, version=work.version)
-    kept = (None, row["model"], row["next_model"])
+    kept = (None, held["model"], held["next_model"])
     return [model for model in (work.model, work.next_model) if model not in kept and model is not None]
 
 
@@ -128,8 +128,7 @@ async def complete_versions(tx: Session, collection: int, versions: Sequence[int
     """
     from penstock.search import VectorTable
 
-    await sql.share_models.run(tx, collection=collection)
-    row = await sql.models_of.first(tx, collection=collection)
+    row = await sql.hold_models.first(tx, collection=collection)
     if row is None:
         return set()
     table = VectorTable(row["model"])
@@ -147,14 +146,14 @@ async def complete_versions(tx: Session, collection: int, versions: Sequence[int
 
 async def hold_turn(tx: Session, collection: int, turn: int) -> None:
     """Until the commit the collection is becoming what this turn wants; raises Superseded if it is not."""
-    await sql.share_models.run(tx, collection=collection)
+    await sql.hold_models(tx, collection=collection)
     if not await sql.is_turn.value(tx, collection=collection, turn=turn):
         raise Superseded
 
 
 async def is_wanted(tx: Session, collection: int, model: str) -> bool:
     """Whether the collection uses or builds these vectors; until the commit it stays so."""
-    await sql.share_models.run(tx, collection=collection)
+    await sql.hold_models(tx, collection=collection)
     return bool(await sql.is_wanted.value(tx, collection=collection, model=model))
 
 

@@ -1,13 +1,9 @@
--- name: share_models
--- Until the commit the models of the collection stay as they are.
-select pg_advisory_xact_lock_shared(hashtext('penstock models'), :collection::int)
+-- name: hold_models
+select * from penstock.hold_models(:collection)
 
 -- name: lock_models
 -- Waits for those who publish at this moment; who comes later sees what we commit. Taken before the collection's row.
 select pg_advisory_xact_lock(hashtext('penstock models'), :collection::int)
-
--- name: models_of
-select model, next_model, model_turn, model_since from penstock.collections where id = :collection
 
 -- name: is_turn
 select exists (

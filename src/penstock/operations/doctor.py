@@ -107,8 +107,8 @@ async def _examine_guard(session: Session) -> list[Finding]:
         return []
     role = await session.fetchval("select quote_ident(current_user)")
     said = (
-        "Row-level security is off, because this user may not create roles: tenants are kept apart by the application alone. Let "
-        "a superuser run: create role penstock_fleet nologin; create role penstock_request nologin; grant penstock_fleet, "
+        "Row-level security is off, because this user may not create roles: tenants are kept apart by the application alone. "
+        "Let a superuser run: create role penstock_fleet nologin; create role penstock_request nologin; grant penstock_fleet, "
         f"penstock_request to {role};"
     )
     return [Finding("unguarded", said, "penstock db psql -c 'select penstock.guard_all()'", {"user": role})]

@@ -18,7 +18,6 @@ from penstock.documents import (
     add_members,
     count_family,
     forget_later,
-    hold_models,
     keep_pages,
     load_work,
     publish,
@@ -239,11 +238,8 @@ class Preparing:
         unneeded: Sequence[str] = ()
         ctx.enter("index")
         async with ctx.finish() as tx:
-            await keep_pages(tx, work.version, pages)
             if last is not None:
                 words += await self._index.stage(tx, last)
-            for model in await hold_models(tx, work, staged=staged):
-                await forget_later(tx, self._app, work.collection, model)
             published = await publish(
                 tx,
                 work,
@@ -254,7 +250,11 @@ class Preparing:
                 chunks=len(chunks),
                 words=words,
                 gaps=[{"page": gap.page, "reason": gap.reason} for gap in gathered.gaps],
+                last=pages,
+                staged=staged,
             )
+            for model in published.unwanted if published else ():
+                await forget_later(tx, self._app, work.collection, model)
             if published and (gathered.members or work.number > 1):  # an older version may have had some
                 unneeded = (await add_members(tx, self._app, work, gathered.members)).unneeded
         await self._remove(unneeded)

@@ -21,3 +21,15 @@ create table penstock.late_versions (
   version_id    bigint not null,
   primary key (collection_id, version_id)
 );
+
+-- The models of a collection, which stay as they are until the caller's commit: who publishes shares them, and a switch takes them
+-- alone. A function, because its second query sees what was committed before the lock was granted; a part of a statement would
+-- see what there was when the statement began.
+create function penstock.hold_models(asked int)
+returns table (model text, next_model text, model_turn int, model_since int) language plpgsql volatile as $$
+begin
+  perform pg_advisory_xact_lock_shared(hashtext('penstock models'), asked);
+  return query
+    select collection.model, collection.next_model, collection.model_turn, collection.model_since
+    from penstock.collections as collection where collection.id = asked;
+end $$;
