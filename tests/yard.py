@@ -82,9 +82,9 @@ class Yard:
             code = await started.end(60)
             return code, started.printed
 
-    async def ask(self, *arguments: str, code: int = 0) -> Any:
+    async def ask(self, *arguments: str, code: int = 0, **environ: str) -> Any:
         """What the command answers as JSON."""
-        answered, said = await self.penstock(*arguments, "--json")
+        answered, said = await self.penstock(*arguments, "--json", **environ)
         assert answered == code, said
         return json.loads(said)
 

@@ -121,7 +121,7 @@ async def _add(gathered: Gathered, tally: Tally, how: How) -> None:
         tally.note(Entry(path, "refused", reason=reason))
         tally.looked_at -= 1  # it is not among the files
     async with Product(role="add") as product, _warmed(product, how):
-        collection = await ensure_collection(product.app, tally.collection)
+        collection = await ensure_collection(product.app, tally.collection, tenant=product.settings.tenant)
         adder = Adder(product, collection, tally, replace=how.replace, metadata=how.metadata)
         adding = asyncio.create_task(adder.add(gathered.files), name="add")
         try:
@@ -182,7 +182,7 @@ async def _note_old_versions(product: "Product", tally: Tally) -> None:
 
     failed = {entry.id: entry for entry in tally.failures if entry.id is not None and entry.status == FAILED}
     for some in batched(list(failed), NAMES_AT_ONCE):
-        for document in await show_documents(product.app, some):
+        for document in await show_documents(product.app, some, tenant=product.settings.tenant):
             if document.status == FAILED and document.live_version is not None:
                 entry = failed[document.id]
                 old = f"version {document.live_version} is still found"

@@ -114,7 +114,9 @@ class Adder:
                 else:
                     uploads.append((file, name, self._upload(name, content)))
             outcomes = await self._together.accept(
-                [upload for _, _, upload in uploads], collection_id=self._collection.id
+                [upload for _, _, upload in uploads],
+                collection_id=self._collection.id,
+                tenant=self._collection.tenant,
             )
         for (file, name, upload), outcome in zip(uploads, outcomes, strict=True):
             if isinstance(outcome, Accepted):
@@ -174,7 +176,7 @@ class Adder:
             before = self._tally.sent
             try:
                 accepted = await self._product.intake.accept(
-                    self._upload(name, content), collection_id=self._collection.id
+                    self._upload(name, content), collection_id=self._collection.id, tenant=self._collection.tenant
                 )
             except QueueFull as error:
                 pause = min(error.retry_after.total_seconds(), LONGEST_PAUSE)

@@ -37,7 +37,9 @@ def list_all(
     as_json: Json = False,
 ) -> None:
     """List the collections by name."""
-    found = ask(lambda penstock: list_collections(penstock, after=after, most=limit + 1))
+    found = ask(
+        lambda penstock: list_collections(penstock, after=after, most=limit + 1, tenant=penstock.settings.tenant)
+    )
     more, shown = len(found) > limit, found[:limit]
     if as_json:
         print_json({"collections": [each.answer() for each in shown], "more": more})
@@ -64,14 +66,14 @@ def create(
 ) -> None:
     """Make a collection; what is not said is taken from the settings."""
     chosen = _given(model, chunk_size, chunk_overlap, ocr_language, search_language)
-    made = ask(lambda penstock: create_collection(penstock, name, **chosen))
+    made = ask(lambda penstock: create_collection(penstock, name, tenant=penstock.settings.tenant, **chosen))
     _tell(made, f"The collection {made.name} is there.", as_json=as_json)
 
 
 @app.command()
 def show(name: Name, as_json: Json = False) -> None:
     """Show how a collection prepares its documents, and how far it is with another model."""
-    _tell(ask(lambda penstock: find_collection(penstock, name)), "", as_json=as_json)
+    _tell(ask(lambda penstock: find_collection(penstock, name, tenant=penstock.settings.tenant)), "", as_json=as_json)
 
 
 @app.command("set")
@@ -94,8 +96,8 @@ def change(
 
     async def do(product: "Product") -> Collection:
         if not chosen:
-            return await find_collection(product.app, name)
-        changed = await change_collection(product.app, name, **chosen)
+            return await find_collection(product.app, name, tenant=product.settings.tenant)
+        changed = await change_collection(product.app, name, tenant=product.settings.tenant, **chosen)
         return await follow(product, changed, as_json=as_json) if wait else changed
 
     found = ask_product(do)
@@ -107,7 +109,9 @@ def change(
 @app.command()
 def rename(name: Name, new_name: Annotated[str, typer.Argument(metavar="NEW")], as_json: Json = False) -> None:
     """Give a collection another name; its documents stay as they are."""
-    renamed = ask(lambda penstock: change_collection(penstock, name, new_name=new_name))
+    renamed = ask(
+        lambda penstock: change_collection(penstock, name, new_name=new_name, tenant=penstock.settings.tenant)
+    )
     if as_json:
         print_json(renamed.answer())
     else:
@@ -122,11 +126,11 @@ def delete(
 ) -> None:
     """Delete a collection with all its documents."""
     if not yes:
-        found = ask(lambda penstock: find_collection(penstock, name))
+        found = ask(lambda penstock: find_collection(penstock, name, tenant=penstock.settings.tenant))
         typer.confirm(
             f"Delete the collection {name} with its {counted(found.documents, 'document')}?", abort=True, err=True
         )
-    deleted = ask(lambda penstock: delete_collection(penstock, name))
+    deleted = ask(lambda penstock: delete_collection(penstock, name, tenant=penstock.settings.tenant))
     if as_json:
         print_json({"collection": name, "deleted": deleted})
     else:

@@ -91,7 +91,7 @@ def _confirm(references: list[str] | None, wanted: dict[str, Any]) -> None:
     """By a name nothing is asked: who types it means it. A filter may match more than was thought."""
     if references:
         return
-    found = ask(lambda penstock: find_matching(penstock, **wanted, most=BITE + 1))
+    found = ask(lambda penstock: find_matching(penstock, **wanted, most=BITE + 1, tenant=penstock.settings.tenant))
     number = f"more than {BITE:,} documents" if len(found) > BITE else counted(len(found), "document")
     if found:
         typer.confirm(f"Delete {number} of {wanted['collection']}, with what is inside of them?", abort=True, err=True)
@@ -102,13 +102,14 @@ async def _delete(product: "Product", references: list[str] | None, wanted: dict
     documents: list[int] = []
     if references:
         # All of them are found before any is deleted: a wrong name changes nothing.
-        documents = list(dict.fromkeys([(await find_document(app, each)).id for each in references]))
+        found = [await find_document(app, each, tenant=app.settings.tenant) for each in references]
+        documents = list(dict.fromkeys(each.id for each in found))
         for document in documents:
-            await delete_document(app, document)
+            await delete_document(app, document, tenant=app.settings.tenant)
     else:
-        while found := await find_matching(app, **wanted, most=BITE):
-            await delete_page(app.database, found, "deleted by a filter")
-            documents += found
+        while numbers := await find_matching(app, **wanted, most=BITE, tenant=app.settings.tenant):
+            await delete_page(app.database, numbers, "deleted by a filter")
+            documents += numbers
     grace = app.settings.documents.restore_within
     if grace is not None:
         return Outcome(documents, format_duration(grace))
@@ -146,7 +147,7 @@ async def _refuse_waiting(app: Penstock, document: int) -> None:
 
 async def _find_receipt(app: Penstock, document: int) -> Receipt | None:
     try:
-        return await show_receipt(app, document)
+        return await show_receipt(app, document, tenant=app.settings.tenant)
     except NotFound:
         return None
 
@@ -173,8 +174,8 @@ def restore(
 
     async def do(app: Penstock) -> list[Document]:
         for document in references:
-            await show_document(app, document)
-        return [await restore_document(app, document) for document in references]
+            await show_document(app, document, tenant=app.settings.tenant)
+        return [await restore_document(app, document, tenant=app.settings.tenant) for document in references]
 
     restored = ask_product(lambda product: do(product.app))
     if as_json:
@@ -196,9 +197,9 @@ def receipt(
         raise BadSetting("Name the number of a document, or say --list: one of the two.")
     if document is not None:
         number = document
-        _show(ask(lambda penstock: show_receipt(penstock, number)), as_json=as_json)
+        _show(ask(lambda penstock: show_receipt(penstock, number, tenant=penstock.settings.tenant)), as_json=as_json)
         return
-    found = ask(lambda penstock: list_receipts(penstock, after=after, most=limit + 1))
+    found = ask(lambda penstock: list_receipts(penstock, after=after, most=limit + 1, tenant=penstock.settings.tenant))
     more, shown = len(found) > limit, found[:limit]
     if as_json:
         print_json({"receipts": [each.answer() for each in shown], "more": more})

@@ -32,7 +32,13 @@ def list_all(
     """List the documents by number."""
     found = ask(
         lambda penstock: list_documents(
-            penstock, collection=collection, status=status, parent=parent, after=after, most=limit + 1
+            penstock,
+            collection=collection,
+            status=status,
+            parent=parent,
+            after=after,
+            most=limit + 1,
+            tenant=penstock.settings.tenant,
         )
     )
     more, shown = len(found) > limit, found[:limit]
@@ -65,8 +71,8 @@ def show(reference: Reference, as_json: Json = False) -> None:
     """Show one document: why it is as it is, and what is known of it."""
 
     async def look(penstock: Penstock) -> tuple[Document, str]:
-        document = await find_document(penstock, reference)
-        return document, (await explain_document(penstock, document.id)).sentence
+        document = await find_document(penstock, reference, tenant=penstock.settings.tenant)
+        return document, (await explain_document(penstock, document.id, tenant=penstock.settings.tenant)).sentence
 
     document, sentence = ask(look)
     facts = document.answer()
@@ -89,8 +95,8 @@ def text(reference: Reference) -> None:
     terminal = sys.stdout.isatty()
 
     async def read(penstock: Penstock) -> None:
-        document = await find_document(penstock, reference)
-        async for piece in read_text(penstock, document.id):
+        document = await find_document(penstock, reference, tenant=penstock.settings.tenant)
+        async for piece in read_text(penstock, document.id, tenant=penstock.settings.tenant):
             sys.stdout.write(_harmless(piece) if terminal else piece)
         sys.stdout.write("\n")
 
@@ -107,8 +113,8 @@ def tell_history(reference: Reference, as_json: Json = False) -> None:
     """Tell what happened to a document, oldest first."""
 
     async def look(penstock: Penstock) -> list[Any]:
-        document = await find_document(penstock, reference)
-        return list(await history(penstock, document.id))
+        document = await find_document(penstock, reference, tenant=penstock.settings.tenant)
+        return list(await history(penstock, document.id, tenant=penstock.settings.tenant))
 
     events = ask(look)
     if as_json:
@@ -156,19 +162,17 @@ def delete(
 
 async def _find_all(penstock: Penstock, references: list[str]) -> list[Document]:
     """All of them are found before any is changed: a wrong name changes nothing."""
-    found = [await find_document(penstock, reference) for reference in references]
+    found = [await find_document(penstock, reference, tenant=penstock.settings.tenant) for reference in references]
     return list({document.id: document for document in found}.values())
 
 
-def _change(
-    references: list[str], change: Callable[[Penstock, int], Awaitable[Any]], done: str, *, as_json: bool
-) -> None:
+def _change(references: list[str], change: Callable[..., Awaitable[Any]], done: str, *, as_json: bool) -> None:
     from penstock.cli.opening import ask_product
 
     async def do(penstock: Penstock) -> list[Document]:
         documents = await _find_all(penstock, references)
         for document in documents:
-            await change(penstock, document.id)
+            await change(penstock, document.id, tenant=penstock.settings.tenant)
         return documents
 
     documents = ask_product(lambda product: do(product.app))

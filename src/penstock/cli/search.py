@@ -54,9 +54,11 @@ async def _find(
     from penstock.search import CollectionRef, Query, find
 
     if names:
-        chosen = [await find_collection(product.app, name) for name in dict.fromkeys(names)]
+        chosen = [
+            await find_collection(product.app, name, tenant=product.settings.tenant) for name in dict.fromkeys(names)
+        ]
     else:
-        chosen = await list_collections(product.app, most=MOST_COLLECTIONS)
+        chosen = await list_collections(product.app, most=MOST_COLLECTIONS, tenant=product.settings.tenant)
     refs = [CollectionRef(each.id, each.model, each.search_language) for each in chosen]
     query = Query(text=question, collections=refs, k=hits, mode=mode)
     return await find(product.app.database, product.models, query), len(chosen)

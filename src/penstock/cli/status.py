@@ -17,7 +17,7 @@ def status(
     async def look(penstock: Penstock) -> dict[str, Any]:
         from penstock.operations.status import read_status
 
-        return await read_status(penstock, collection=collection)
+        return await read_status(penstock, collection=collection, tenant=penstock.settings.tenant)
 
     facts = ask(look)
     if as_json:

@@ -39,10 +39,10 @@ async def _explain(penstock: Penstock, reference: str) -> Explanation:
     from penstock.documents import explain_document, find_document
 
     try:
-        document = await find_document(penstock, reference)
+        document = await find_document(penstock, reference, tenant=penstock.settings.tenant)
     except NotFound:
         if number is None:
             raise
         sentence = f"There is no job {number}, neither alive nor in the history, and no document of this number."
         return Explanation(sentence, "not found", {}, "not found")
-    return await explain_document(penstock, document.id)
+    return await explain_document(penstock, document.id, tenant=penstock.settings.tenant)

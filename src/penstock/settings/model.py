@@ -207,6 +207,11 @@ class Settings(Section):
     database_url: Annotated[DatabaseUrl | None, Unset] = Field(
         None, description="The PostgreSQL database to use; not set means the embedded server."
     )
+    tenant: str = Field(
+        "default",
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        description="Whose documents the commands work on. Requests belong to the tenant of their key.",
+    )
     database_direct_url: Annotated[DatabaseUrl | None, Unset] = Field(
         None, description="A way to the same database around pgbouncer, for notifications and locks."
     )
