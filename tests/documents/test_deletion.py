@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.documents import delete_document, delete_matching, list_documents, remove_deleted
+from penstock.documents import Matching, delete_document, delete_matching, list_documents, remove_deleted
 from penstock.documents.deletion import like_pattern
 from penstock.errors import BadValue, NotFound
 from tests.documents.conftest import Office
@@ -53,38 +53,38 @@ async def test_a_filter_means_what_it_says(office: Office) -> None:
         await office.add(f"2019/{number}.txt", b"%d" % number, metadata={"client": "Acme", "n": number})
     await office.add("2020/a_b.txt", b"x")
     assert len(await office.claim()) == 5
-    deleted = await delete_matching(office.app, collection="files", metadata={"n": 2})
+    deleted = await delete_matching(office.app, Matching("files", metadata={"n": 2}))
     assert (deleted.count, deleted.more) == (1, False)
-    deleted = await delete_matching(office.app, collection="files", name_glob="2019/*", most=2)
+    deleted = await delete_matching(office.app, Matching("files", name_glob="2019/*"), most=2)
     assert (deleted.count, deleted.more) == (2, True)
-    deleted = await delete_matching(office.app, collection="files", name_glob="2019/?.txt", metadata={"client": "Acme"})
+    deleted = await delete_matching(office.app, Matching("files", name_glob="2019/?.txt", metadata={"client": "Acme"}))
     assert (deleted.count, deleted.more) == (1, False)
     assert await names(office) == ["2020/a_b.txt"]
     future = datetime.now(UTC) + timedelta(days=1)
-    assert (await delete_matching(office.app, collection="files", since=future)).count == 0
-    assert (await delete_matching(office.app, collection="files", media_types=["image/png"])).count == 0
-    assert (await delete_matching(office.app, collection="files", status="ready")).count == 0
-    assert (await delete_matching(office.app, collection="files", status="processing", until=future)).count == 1
+    assert (await delete_matching(office.app, Matching("files", since=future))).count == 0
+    assert (await delete_matching(office.app, Matching("files", media_types=["image/png"]))).count == 0
+    assert (await delete_matching(office.app, Matching("files", status="ready"))).count == 0
+    assert (await delete_matching(office.app, Matching("files", status="processing", until=future))).count == 1
 
 
 async def test_a_filter_without_a_condition_is_refused_unless_all_are_meant(office: Office) -> None:
     await office.add()
     with pytest.raises(BadValue, match="name a condition"):
-        await delete_matching(office.app, collection="files")
+        await delete_matching(office.app, Matching("files"))
     with pytest.raises(BadValue, match="'gone' cannot be deleted"):
-        await delete_matching(office.app, collection="files", status="gone")
+        await delete_matching(office.app, Matching("files", status="gone"))
     with pytest.raises(BadValue, match="time zone"):
-        await delete_matching(office.app, collection="files", since=datetime(2026, 1, 1))  # noqa: DTZ001  that is the point
+        await delete_matching(office.app, Matching("files", since=datetime(2026, 1, 1)))  # noqa: DTZ001  that is the point
     with pytest.raises(NotFound):
-        await delete_matching(office.app, collection="other", every=True)
+        await delete_matching(office.app, Matching("other", every=True))
     assert await names(office) == ["a.txt"]
-    assert (await delete_matching(office.app, collection="files", every=True)).count == 1
+    assert (await delete_matching(office.app, Matching("files", every=True))).count == 1
 
 
 async def test_another_tenant_is_not_touched(office: Office) -> None:
     await office.add()
     with pytest.raises(NotFound):
-        await delete_matching(office.app, collection="files", every=True, tenant="other")
+        await delete_matching(office.app, Matching("files", every=True), tenant="other")
     assert await names(office) == ["a.txt"]
 
 

@@ -12,6 +12,7 @@ import typer
 from penstock.cli.asking import Json, ask, print_facts, print_json, print_table
 from penstock.documents import (
     Document,
+    Matching,
     Receipt,
     delete_document,
     find_document,
@@ -80,24 +81,24 @@ def delete(
         raise BadSetting("Name documents, or a --collection with conditions: one of the two.")
     if references and (every or any(conditions.values())):
         raise BadSetting("Conditions need a --collection: without one, name the documents.")
-    wanted = conditions | {"collection": collection, "every": every}
+    wanted = Matching(collection or "", every=every, **conditions)
     if not yes:
         _confirm(references, wanted)
     outcome = ask_product(lambda product: _delete(product, references, wanted, wait=wait))
     _tell(outcome, as_json=as_json)
 
 
-def _confirm(references: list[str] | None, wanted: dict[str, Any]) -> None:
+def _confirm(references: list[str] | None, wanted: Matching) -> None:
     """By a name nothing is asked: who types it means it. A filter may match more than was thought."""
     if references:
         return
-    found = ask(lambda penstock: find_matching(penstock, **wanted, most=BITE + 1, tenant=penstock.settings.tenant))
+    found = ask(lambda penstock: find_matching(penstock, wanted, most=BITE + 1, tenant=penstock.settings.tenant))
     number = f"more than {BITE:,} documents" if len(found) > BITE else counted(len(found), "document")
     if found:
-        typer.confirm(f"Delete {number} of {wanted['collection']}, with what is inside of them?", abort=True, err=True)
+        typer.confirm(f"Delete {number} of {wanted.collection}, with what is inside of them?", abort=True, err=True)
 
 
-async def _delete(product: "Product", references: list[str] | None, wanted: dict[str, Any], *, wait: bool) -> Outcome:
+async def _delete(product: "Product", references: list[str] | None, wanted: Matching, *, wait: bool) -> Outcome:
     app = product.app
     documents: list[int] = []
     if references:
@@ -107,7 +108,7 @@ async def _delete(product: "Product", references: list[str] | None, wanted: dict
         for document in documents:
             await delete_document(app, document, tenant=app.settings.tenant)
     else:
-        while numbers := await find_matching(app, **wanted, most=BITE, tenant=app.settings.tenant):
+        while numbers := await find_matching(app, wanted, most=BITE, tenant=app.settings.tenant):
             await delete_page(app.database, numbers, "deleted by a filter")
             documents += numbers
     grace = app.settings.documents.restore_within

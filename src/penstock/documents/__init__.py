@@ -36,7 +36,7 @@ from penstock.documents.collection import (
     find_collection,
     list_collections,
 )
-from penstock.documents.deletion import Deleted, delete_matching, find_matching
+from penstock.documents.deletion import Deleted, Matching, delete_matching, find_matching
 from penstock.documents.explain import explain_document
 from penstock.documents.intake import Intake
 from penstock.documents.members import Family, Members, add_members, count_family
@@ -62,6 +62,7 @@ __all__ = [
     "Event",
     "Family",
     "Intake",
+    "Matching",
     "Members",
     "PageText",
     "Published",

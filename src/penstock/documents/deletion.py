@@ -5,7 +5,7 @@ in pages. A process that dies between two pages leaves members without a parent:
 job that removes to begin, in the same transaction. The SQL is in deletion.sql.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -37,6 +37,20 @@ class Deleted:
 
     count: int
     more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Documents of a collection, by what is known of them. Without a condition it is refused, unless `every` is said."""
+
+    collection: str
+    status: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    media_types: Sequence[str] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    name_glob: str | None = None
+    every: bool = False
 
 
 async def delete_page(database: Database, documents: list[int], reason: str, *, by: str = "") -> int:
@@ -100,80 +114,48 @@ async def call_remover(tx: Session) -> None:
     await wake_queues(tx, [REMOVER_QUEUE])
 
 
-async def delete_matching(  # noqa: PLR0913  a filter, by name
+async def delete_matching(
     app: Penstock,
+    wanted: Matching,
     *,
-    collection: str,
-    status: str | None = None,
-    metadata: dict[str, Any] | None = None,
-    media_types: Sequence[str] = (),
-    since: datetime | None = None,
-    until: datetime | None = None,
-    name_glob: str | None = None,
-    every: bool = False,
     most: int = 1000,
     by: str = "",
     reason: str = "deleted by a filter",
     tenant: str = "default",
 ) -> Deleted:
-    """Delete up to `most` documents of a collection that match, with what was inside. `every`: without any condition."""
-    ids = await find_matching(
-        app,
-        collection=collection,
-        status=status,
-        metadata=metadata,
-        media_types=media_types,
-        since=since,
-        until=until,
-        name_glob=name_glob,
-        every=every,
-        most=most + 1,
-        tenant=tenant,
-    )
+    """Delete up to `most` documents that match, with what was inside."""
+    ids = await find_matching(app, wanted, most=most + 1, tenant=tenant)
     count = await delete_page(app.database, ids[:most], _clean(reason), by=by)
     return Deleted(count, len(ids) > most)
 
 
-async def find_matching(  # noqa: PLR0913  a filter, by name
-    app: Penstock,
-    *,
-    collection: str,
-    status: str | None = None,
-    metadata: dict[str, Any] | None = None,
-    media_types: Sequence[str] = (),
-    since: datetime | None = None,
-    until: datetime | None = None,
-    name_glob: str | None = None,
-    every: bool = False,
-    most: int = 1000,
-    tenant: str = "default",
-) -> list[int]:
-    """The numbers of the documents that a filter means. A filter without a condition is refused unless `every` is said."""
-    if status is not None and (status not in STATES or status == "deleted"):
-        raise BadValue(f"{status!r} cannot be deleted: use one of {', '.join(STATES[:-1])}.")
-    conditions = (status, metadata, tuple(media_types), since, until, name_glob)
-    if not any(conditions) and not every:
+async def find_matching(app: Penstock, wanted: Matching, *, most: int = 1000, tenant: str = "default") -> list[int]:
+    """The numbers of the documents that a filter means."""
+    if wanted.status is not None and (wanted.status not in STATES or wanted.status == "deleted"):
+        raise BadValue(f"{wanted.status!r} cannot be deleted: use one of {', '.join(STATES[:-1])}.")
+    conditions = (wanted.status, wanted.metadata, wanted.media_types, wanted.since, wanted.until, wanted.name_glob)
+    if not any(conditions) and not wanted.every:
         raise BadValue(
             "This would delete all documents of the collection: name a condition, or say that all are meant."
         )
-    for moment in (since, until):
+    for moment in (wanted.since, wanted.until):
         if moment is not None and moment.tzinfo is None:
             raise BadValue(f"The time {moment} has no time zone: add one, as in 2026-11-16T08:00:00Z.")
-    known = partial(sql.find_collection.value, tenant=tenant, name=check_collection_name(collection))
+    known = partial(sql.find_collection.value, tenant=tenant, name=check_collection_name(wanted.collection))
     number = await app.database.pool.repeat(known)
     if number is None:
-        raise NotFound(f"There is no collection {collection}: see the list for those that there are.")
+        raise NotFound(f"There is no collection {wanted.collection}: see the list for those that there are.")
     found = partial(
         sql.find_matching,
         tenant=tenant,
         collection=number,
         after=0,
-        metadata=encode_metadata(metadata) if metadata else None,
-        media_types=[_clean(each) for each in media_types] or None,
-        since=since,
-        until=until,
-        pattern=None if name_glob is None else like_pattern(name_glob),
-        status=status,
+        metadata=encode_metadata(dict(wanted.metadata)) if wanted.metadata else None,
+        media_types=[_clean(each) for each in wanted.media_types] or None,
+        since=wanted.since,
+        until=wanted.until,
+        pattern=None if wanted.name_glob is None else like_pattern(wanted.name_glob),
+        status=wanted.status,
         most=most,
     )
     return [row["id"] for row in await app.database.pool.repeat(found)]

@@ -1,17 +1,17 @@
 """Deleting by a filter, restoring, receipts. Deleting one document is in documents.py."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Self
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock import documents
-from penstock.errors import BadValue, NotFound
+from penstock.errors import NotFound
 from penstock.web.caller import Reads, Writes
 from penstock.web.documents import DocumentShown, State
 from penstock.web.paging import AfterNumber, Limit, Page, cut
-from penstock.web.parameters import DocumentId
+from penstock.web.parameters import DocumentId, in_utc
 from penstock.web.problems import RESPONSES
 
 routes = APIRouter(prefix="/api", tags=["deletion"], responses=RESPONSES)
@@ -72,14 +72,16 @@ async def delete_documents(caller: Writes, wanted: Filter) -> DeletedShown:
         raise NotFound(f"There is no collection {wanted.collection}: see the list for those that there are.")
     deleted = await documents.delete_matching(
         caller.app,
-        collection=wanted.collection,
-        status=wanted.status,
-        metadata=wanted.metadata,
-        media_types=wanted.media_types,
-        since=_moment(wanted.since),
-        until=_moment(wanted.until),
-        name_glob=wanted.name_glob,
-        every=wanted.all,
+        documents.Matching(
+            wanted.collection,
+            status=wanted.status,
+            metadata=wanted.metadata,
+            media_types=wanted.media_types,
+            since=in_utc(wanted.since),
+            until=in_utc(wanted.until),
+            name_glob=wanted.name_glob,
+            every=wanted.all,
+        ),
         most=wanted.limit,
         by=caller.principal.name,
         reason=wanted.reason,
@@ -109,13 +111,3 @@ async def list_receipts(caller: Reads, after: AfterNumber = 0, limit: Limit = 10
     caller.needs_all_collections("list receipts")
     found = await documents.list_receipts(caller.app, after=after, most=limit + 1, tenant=caller.tenant)
     return cut([ReceiptShown.of(each) for each in found], limit, lambda each: each.document)
-
-
-def _moment(value: datetime | None) -> datetime | None:
-    """A time without a zone is UTC, as all times here are."""
-    if value is None:
-        return None
-    try:
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
-    except OverflowError:  # in UTC it is before the first year, or after the last
-        raise BadValue(f"There is no {value} in UTC: use a later or earlier time.") from None

@@ -4,6 +4,7 @@ A key that is for some collections sees no others: a number or name in the path 
 """
 
 import json
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
@@ -59,3 +60,13 @@ def decode_metadata(text: str | None, where: str) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def in_utc(value: datetime | None) -> datetime | None:
+    """A time without a zone is UTC, as all times here are."""
+    if value is None:
+        return None
+    try:
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError:  # in UTC it is before the first year, or after the last
+        raise BadValue(f"There is no {value} in UTC: use a later or earlier time.") from None

@@ -1,6 +1,6 @@
 """`/api/search`: the best passages for a question, with where they stand."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from penstock import search
 from penstock.documents import Collection, find_collection
-from penstock.errors import BadValue, NotFound
+from penstock.errors import NotFound
 from penstock.web.caller import Caller, Reads
-from penstock.web.parameters import decode_metadata
+from penstock.web.parameters import decode_metadata, in_utc
 from penstock.web.problems import RESPONSES
 
 routes = APIRouter(prefix="/api/search", tags=["search"], responses=RESPONSES)
@@ -85,24 +85,14 @@ async def find(  # noqa: PLR0913  a parameter of the request is an argument
             offset=offset,
             metadata=decode_metadata(metadata, "metadata") or None,
             media_types=media_type or [],
-            since=_moment(since),
-            until=_moment(until),
+            since=in_utc(since),
+            until=in_utc(until),
             mode=mode,
             neighbours=neighbours,
         ),
     )
     hits = [HitShown.model_validate(hit) for hit in found.hits]
     return FoundShown(hits=hits, more=found.more, took_ms=round(found.took * 1000, 1))
-
-
-def _moment(value: datetime | None) -> datetime | None:
-    """A time without a zone is UTC, as all times here are."""
-    if value is None:
-        return None
-    try:
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
-    except OverflowError:  # in UTC it is before the first year, or after the last
-        raise BadValue(f"There is no {value} in UTC: use a later or earlier time.") from None
 
 
 async def _choose(caller: Caller, names: list[str] | None) -> list[Collection]:
