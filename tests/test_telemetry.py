@@ -138,6 +138,7 @@ def test_other_packages_log_the_same_way() -> None:
     stream = io.StringIO()
     log_to(stream)
     uvicorn = logging.getLogger("uvicorn.error")
+    uvicorn.setLevel(logging.NOTSET)  # a server in this process may have set one
     own = logging.StreamHandler(io.StringIO())
     uvicorn.addHandler(own)
     uvicorn.propagate = False

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.access.key import Key, make_key, read_key
 from penstock.access.principal import SCOPES
-from penstock.database import Database, statements
+from penstock.database import Database, Session, statements
 from penstock.database.tenancy import check_tenant
 from penstock.errors import BadValue, NotFound
 
@@ -96,9 +96,9 @@ async def revoke_key(database: Database, which: str, *, tenant: str | None = Non
     return _listed(row)
 
 
-async def any_usable_key(database: Database) -> bool:
+async def any_usable_key(session: Session) -> bool:
     """Whether anybody could ask with a key at all."""
-    return bool(await database.pool.repeat(sql.any_usable_key.value))
+    return bool(await sql.any_usable_key.value(session))
 
 
 def _check(name: str, scopes: list[str], collections: list[str] | None, expires_in: timedelta | None) -> None:

@@ -129,6 +129,7 @@ async def _dump(settings: Settings, file: Path) -> int:
                 "pg_dump",
                 "--format=custom",
                 "--no-owner",
+                "--enable-row-security",  # who is no superuser sees all rows by a policy, and may dump what it sees
                 f"--file={half}",
             )
         if code == 0:
@@ -145,9 +146,11 @@ async def _restore(settings: Settings, file: Path, *, replace: bool) -> int:
         session = await reached.address.open_session("restore", direct=True)
         try:
             await _refuse_restore(session, replace=replace)
+            await sql.make_roles.run(session)  # a dump names them, and has them not
+            guarded = bool(await sql.has_roles.value(session))
         finally:
             session.terminate()
-        code = await asyncio.to_thread(_read_dump, settings, url, file)
+        code = await asyncio.to_thread(_read_dump, settings, url, file, guarded=guarded)
         if code == 0:
             await bring_schema(settings, reached.address, _tell)
             typer.echo(f"Restored {file}.")
@@ -161,12 +164,13 @@ async def _refuse_restore(session: Session, *, replace: bool) -> None:
         raise CannotStart("The database is not empty: add --replace to put the dump in the place of what is there.")
 
 
-def _read_dump(settings: Settings, url: DatabaseUrl, file: Path) -> int:
+def _read_dump(settings: Settings, url: DatabaseUrl, file: Path, *, guarded: bool) -> int:
     """pg_restore writes the statements, psql runs them in one transaction: a broken dump changes nothing."""
+    options = ["--clean", "--if-exists", "--no-owner", "--file=-"]
+    if not guarded:  # without the roles of requests, nothing can be granted to them
+        options += ["--no-privileges", "--no-policies"]
     with tempfile.TemporaryFile() as script:
-        code = _call(
-            settings, None, "pg_restore", "--clean", "--if-exists", "--no-owner", "--file=-", str(file), stdout=script
-        )
+        code = _call(settings, None, "pg_restore", *options, str(file), stdout=script)
         if code != 0:
             raise CannotStart(f"{file} is not a dump that can be read; nothing was changed.")
         script.seek(0)

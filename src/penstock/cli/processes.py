@@ -42,7 +42,8 @@ def api(
 
     async def main(stop: Stop) -> int:
         async with Product(role="api", api__host=host, api__port=port) as product:
-            await refuse_unguarded(product.app.database, settings.api.host)
+            async with product.app.database.pool.session() as session:
+                await refuse_unguarded(session, settings.api.host)
             log.info("listening", url="http://{}:{}".format(*listener.getsockname()[:2]))
             await serve(make_app(product), listener, stop.requested)
         return 0

@@ -21,6 +21,7 @@ import typer
 from penstock.cli.processes import Host, Port
 from penstock.cli.running import Stop, run_until_stopped
 from penstock.database import EmbeddedServer, reach_database
+from penstock.database.database import Reached
 from penstock.database.embedded import home_trouble
 from penstock.errors import AlreadyRunning, ServerUnusable
 from penstock.settings import Settings, load_settings
@@ -49,6 +50,7 @@ async def _run(settings: Settings, listener: socket.socket, address: str, stop: 
     async with reach_database(settings, progress=typer.echo) as reached:
         if reached.joined is not None:
             typer.echo(f"PostgreSQL {reached.joined.how} in {reached.joined.seconds:.2f} s, in {settings.home}")
+        await _refuse_unguarded(reached, settings.api.host)
         descriptor = listener.fileno()
         tasks = [
             asyncio.create_task(Child("api", "--socket-fd", str(descriptor), pass_fds=(descriptor,)).keep_alive(stop)),
@@ -61,6 +63,17 @@ async def _run(settings: Settings, listener: socket.socket, address: str, stop: 
         telling.cancel()
         stop.requested.set()
         return max(await asyncio.gather(*tasks))
+
+
+async def _refuse_unguarded(reached: Reached, host: str) -> None:
+    """Before anything starts, as the API would do it."""
+    from penstock.web import refuse_unguarded
+
+    session = await reached.address.open_session("up")
+    try:
+        await refuse_unguarded(session, host)
+    finally:
+        session.terminate()
 
 
 class Child:

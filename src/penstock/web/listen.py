@@ -19,7 +19,7 @@ from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from penstock.access import any_usable_key
-from penstock.database import Database
+from penstock.database import Session
 from penstock.errors import BadSetting, PortTaken
 
 
@@ -39,9 +39,9 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def refuse_unguarded(database: Database, host: str) -> None:
+async def refuse_unguarded(session: Session, host: str) -> None:
     """Other machines may only come in with a key, so there must be one."""
-    if not is_loopback(host) and not await any_usable_key(database):
+    if not is_loopback(host) and not await any_usable_key(session):
         raise BadSetting(
             f"api.host is {host}, which other machines can reach, and there is no key with which they could ask: make one "
             "with `penstock key create NAME --scope admin`, or use 127.0.0.1."
