@@ -48,8 +48,10 @@ async def test_the_same_content_again(any_store: Store) -> None:
 
 async def test_removing(any_store: Store) -> None:
     stored = await any_store.write(pieces(b"x"), most=1)
+    assert await any_store.size(stored.key) == 1
     await any_store.remove(stored.key)
     await any_store.remove(stored.key)  # again is the same
+    assert await any_store.size(stored.key) is None
     with pytest.raises(NotFound, match=r"is blobs\.\w+ the same for all processes"):
         async with any_store.open(stored.key):
             pass

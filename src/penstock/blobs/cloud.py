@@ -91,12 +91,11 @@ class CloudStore:
         with suppress(FileNotFoundError), self.trouble("removing from", missing=True):
             await obstore.delete_async(self._bucket, self.path(key))
 
-    async def exists(self, key: str) -> bool:
+    async def size(self, key: str) -> int | None:
         try:
-            await self._size(key)
+            return await self._size(key)
         except NotFound:
-            return False
-        return True
+            return None
 
     async def keys(self, prefix: str = "") -> AsyncIterator[tuple[str, float]]:
         import obstore

@@ -84,8 +84,11 @@ class LocalStore:
     async def remove(self, key: str) -> None:
         await asyncio.to_thread(self.path(key).unlink, missing_ok=True)
 
-    async def exists(self, key: str) -> bool:
-        return await asyncio.to_thread(self.path(key).exists)
+    async def size(self, key: str) -> int | None:
+        try:
+            return (await asyncio.to_thread(self.path(key).stat)).st_size
+        except FileNotFoundError:
+            return None
 
     async def keys(self, prefix: str = "") -> AsyncIterator[tuple[str, float]]:
         for folder in await asyncio.to_thread(lambda: sorted(self.folder.glob(f"{prefix[:2]:?<2}"))):

@@ -38,8 +38,8 @@ class Store(Protocol):
     async def remove(self, key: str) -> None:
         """Forget the bytes; those that are not there are gone already."""
 
-    async def exists(self, key: str) -> bool:
-        """Whether there are bytes under this key."""
+    async def size(self, key: str) -> int | None:
+        """How many bytes there are under this key; None if there is nothing."""
 
     def keys(self, prefix: str = "") -> AsyncIterator[tuple[str, float]]:
         """The keys that begin so, half written or not, with the seconds since they were last written to."""

@@ -126,8 +126,8 @@ class Intake:
         return done.accepted
 
     async def let_go(self, stored: Stored, kept: str) -> None:
-        """Our bytes are not needed, because the same are there; unless those were lost: then ours take their place."""
-        if not await self.store.exists(kept):
+        """Our bytes are not needed, because the same are there; unless those were lost or cut: then ours take their place."""
+        if await self.store.size(kept) != stored.size:
             adopt = partial(sql.adopt.value, lost=kept, key=stored.key)
             if await self.app.database.pool.repeat(adopt) is not None:
                 return

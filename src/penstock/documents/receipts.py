@@ -166,7 +166,7 @@ async def _remove_files(store: Store, keys: Iterable[str]) -> set[str]:
     async def remove(key: str) -> str | None:
         async with turn:
             await store.remove(key)
-            return key if await store.exists(key) else None
+            return key if await store.size(key) is not None else None
 
     return {key for key in await asyncio.gather(*(remove(key) for key in sorted(keys))) if key is not None}
 

@@ -5,6 +5,7 @@ row is not kept any more before its file goes. Files without a row are the colle
 """
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from functools import partial
 
@@ -77,7 +78,7 @@ def _tell(row: Record, wrong: str) -> Found:
         row["blob_id"],
         f"The bytes of document {row['document']} ({row['collection']}/{row['name']}) {wrong}: put the file {row['key']} back "
         f"from a backup, or add the same file again with --replace.{shared}",
-        f"penstock delete {row['document']}",
+        shlex.join(["penstock", "add", row["name"], "--replace", "--collection", row["collection"]]),
         row["document"],
         row["tenant"],
     )
