@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.documents import cancel_document, delete_document, explain_document, retry_document
+from penstock.documents import cancel_document, delete_document, explain_document, remove_deleted, retry_document
 from penstock.engine.outcome import Done
 from penstock.errors import NotFound
 from tests.documents.conftest import Office
@@ -99,5 +99,10 @@ async def test_it_was_cancelled_or_deleted_or_abandoned(office: Office) -> None:
     because, sentence = await why(office, made.id)
     assert because == "deleted"
     assert "was deleted at 20" in sentence
+    assert f"not removed yet. `penstock restore {made.id}`" in sentence
+    await remove_deleted(office.app.database, office.store)
+    because, sentence = await why(office, made.id)
+    assert because == "deleted"
+    assert f"removed; nothing was left of it when looking again (`penstock receipt {made.id}`)" in sentence
     with pytest.raises(NotFound, match="no document 999"):
         await explain_document(office.app, 999)

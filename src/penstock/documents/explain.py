@@ -7,9 +7,11 @@ in the evidence as it is.
 from typing import Any
 
 from penstock.documents.catalog import Document, show_document
+from penstock.documents.receipts import show_receipt
 from penstock.engine import Penstock
 from penstock.engine.explain import Explanation, explain
 from penstock.engine.wording import counted
+from penstock.errors import NotFound
 
 ADVICE = {
     "Encrypted": "Remove the password, and add it again with `--replace`",
@@ -31,21 +33,29 @@ async def explain_document(app: Penstock, document: int, *, tenant: str = "defau
         job = await app.database.pool.repeat(lambda session: explain(session, number))
         evidence["job"] = vars(job)
         because, sentence = _tell_waiting(found, job)
+    elif found.status == "deleted":
+        because, sentence = "deleted", await _tell_deleted(app, found, tenant, evidence)
     else:
         because, sentence = _tell_over(found)
     return Explanation(f"Document {found.id} ({found.name}){sentence}", found.status, evidence, because)
 
 
 def _tell_over(document: Document) -> tuple[str, str]:
-    match document.status:
-        case "deleted":
-            return (
-                "deleted",
-                f" was deleted at {document.deleted_at:%Y-%m-%d %H:%M:%S} UTC. Add it again to have it back.",
-            )
-        case "ready":
-            return "ready", _tell_ready(document)
+    if document.status == "ready":
+        return "ready", _tell_ready(document)
     return "failed", _tell_failed(document)
+
+
+async def _tell_deleted(app: Penstock, document: Document, tenant: str, evidence: dict[str, Any]) -> str:
+    said = f" was deleted at {document.deleted_at:%Y-%m-%d %H:%M:%S} UTC"
+    try:
+        receipt = await show_receipt(app, document.id, tenant=tenant)
+    except NotFound:
+        back = f"`penstock restore {document.id}` says whether it can come back"
+        return f"{said}; its text and bytes are not removed yet. {back}."
+    evidence["receipt"] = receipt.answer()
+    looked = "; nothing was left of it when looking again" if receipt.verified_at is not None else ""
+    return f"{said} and removed{looked} (`penstock receipt {document.id}`). Add it again to have it back."
 
 
 def _tell_ready(document: Document) -> str:
