@@ -49,7 +49,7 @@ FEW = [3000, 3001, 3002]
 PAGES: dict[str, tuple[Any, dict[str, Any]]] = {
     "blobs": (blobs.sql.page, {"after": 2000, "most": 50}),
     "blobs kept": (blobs.sql.kept, {"blobs": FEW}),
-    "blobs users": (blobs.sql.users, {"blobs": FEW}),
+    "blobs users": (blobs.sql.users, {"blobs": FEW, "most": 100}),
     "deleted": (deleted.sql.page, {"at": "2026-01-01", "document": 1, "most": 50}),
     "deleted look": (deleted.sql.look, {"documents": FEW, "hours": 2}),
     "orphans": (orphans.sql.page, {"after": 2000, "most": 50}),

@@ -21,8 +21,8 @@ from penstock.search.withdrawal import REST, Withdrawal, count_rows
 
 sql = statements(__file__)
 
-DOCUMENTS = 200  # that are removed together
-CHUNKS = 20_000  # of them, at most
+DOCUMENTS = 500  # that are removed together: a long row of postings is written once for all of them
+CHUNKS = 50_000  # of them, at most
 BITE = 500  # pages, which may be long
 COUNTED = ("chunks", "vectors", "postings")  # of what the index says, what a receipt names
 

@@ -20,6 +20,7 @@ sql = statements(__file__)
 
 PAGE = 500
 AT_ONCE = 16  # questions to the store
+USERS = 100  # documents that are reported for the same bytes
 
 
 class Blobs:
@@ -52,7 +53,7 @@ class Blobs:
         wrong = {blob: task.result() for blob, task in asked.items() if task.result()}
         if not wrong:
             return []
-        users = await self._database.pool.repeat(partial(sql.users, blobs=list(wrong)))
+        users = await self._database.pool.repeat(partial(sql.users, blobs=list(wrong), most=USERS))
         return [_tell(row, wrong[row["blob_id"]]) for row in users]
 
     async def _ask(self, key: str, size: int) -> str:
