@@ -12,6 +12,12 @@ from penstock.documents import create_collection
 from penstock.errors import BadValue, NotFound
 
 
+@pytest.mark.parametrize("name", ["a\0b", "\udae0", "a\nb"])
+async def test_a_collection_that_cannot_be(database: Database, name: str) -> None:
+    with pytest.raises(NotFound, match="no such name"):
+        await create_key(database, "ann", collections=[name])
+
+
 async def test_a_key_is_shown_once(database: Database) -> None:
     assert not await database.pool.repeat(any_usable_key)
     made = await create_key(database, "ann", scopes=["write", "read"], created_by="the test")

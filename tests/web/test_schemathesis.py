@@ -1,7 +1,8 @@
 """schemathesis asks the API everything that its OpenAPI document allows, and what it forbids: nothing may end in a 5xx.
 
-The program has a venv of its own, which `./dev test --real` makes. It has a minute; PENSTOCK_TEST_SCHEMATHESIS_SECONDS gives it
-more. There is content, and a worker: what is found is not only how nothing is answered.
+The program has a venv of its own, which `./dev test --real` makes. It has a minute, and asks the same each time, so that a change is
+to blame for what it finds; PENSTOCK_TEST_SCHEMATHESIS_SECONDS gives it more, and PENSTOCK_TEST_SCHEMATHESIS_SEED other questions.
+There is content, and a worker: what is found is not only how nothing is answered.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from tests.real.conftest import missing
 from tests.web.conftest import Api
 
 SECONDS = int(os.environ.get("PENSTOCK_TEST_SCHEMATHESIS_SECONDS", "60"))
+SEED = os.environ.get("PENSTOCK_TEST_SCHEMATHESIS_SEED", "1")
 CONTENT = {
     "gate.txt": b"The gate is made of oak.",
     "wheel.md": b"# The wheel\n\nIt turns.",
@@ -51,7 +53,7 @@ async def ask_all(program: str, port: int, key: str, folder: Path) -> tuple[int 
     address = f"http://127.0.0.1:{port}/api/openapi.json"
     options = ["--checks", "not_a_server_error", "--max-time", str(SECONDS), "--request-timeout", "20", "--no-color"]
     options += ["--continue-on-failure", "--exclude-path", "/api/events", "--exclude-path", "/api/keys/{key}"]
-    options += ["--header", f"Authorization: Bearer {key}"]
+    options += ["--seed", SEED, "--header", f"Authorization: Bearer {key}"]
     process = await asyncio.create_subprocess_exec(
         program, "run", address, *options, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )

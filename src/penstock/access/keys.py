@@ -57,6 +57,11 @@ async def create_key(
     async with database.pool.transaction() as tx:
         known: dict[str, int] = {}
         if chosen is not None:
+            for each in chosen:
+                if (
+                    not each.isprintable()
+                ):  # PostgreSQL takes neither NUL nor halves of characters, and no collection has them
+                    raise NotFound("A collection has no such name: a key can only be for collections that there are.")
             known = {row["name"]: row["id"] for row in await sql.collections(tx, tenant=tenant, names=chosen)}
             if missing := [each for each in chosen if each not in known]:
                 raise NotFound(
