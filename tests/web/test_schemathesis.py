@@ -1,8 +1,8 @@
 """schemathesis asks the API everything that its OpenAPI document allows, and what it forbids: nothing may end in a 5xx.
 
-The program has a venv of its own, which `./dev test --real` makes. It has a minute, and asks the same each time, so that a change is
-to blame for what it finds; PENSTOCK_TEST_SCHEMATHESIS_SECONDS gives it more, and PENSTOCK_TEST_SCHEMATHESIS_SEED other questions.
-There is content, and a worker: what is found is not only how nothing is answered.
+The program has a venv of its own, which `./dev test --real` makes. It has a minute, and asks the same each time, so that a
+change is to blame for what it finds; PENSTOCK_TEST_SCHEMATHESIS_SECONDS gives it more time, and PENSTOCK_TEST_SCHEMATHESIS_SEED
+other questions. There is content, and a worker: what is found is not only how nothing is answered.
 """
 
 import asyncio
