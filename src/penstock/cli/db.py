@@ -14,6 +14,7 @@ import typer
 from penstock.database import EmbeddedServer, Session, reach_database, statements
 from penstock.database.binaries import find_program
 from penstock.database.database import bring_schema
+from penstock.database.tenancy import make_roles
 from penstock.engine.sweep import HOT_TABLES
 from penstock.errors import CannotStart
 from penstock.settings import DatabaseUrl, Settings, load_settings
@@ -146,8 +147,7 @@ async def _restore(settings: Settings, file: Path, *, replace: bool) -> int:
         session = await reached.address.open_session("restore", direct=True)
         try:
             await _refuse_restore(session, replace=replace)
-            await sql.make_roles.run(session)  # a dump names them, and has them not
-            guarded = bool(await sql.has_roles.value(session))
+            guarded = await make_roles(session)  # a dump names them, and has them not
         finally:
             session.terminate()
         code = await asyncio.to_thread(_read_dump, settings, url, file, guarded=guarded)

@@ -7,15 +7,13 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
+sleep = time.sleep  # the sync client waits in its caller's own thread: it has no loop
+
 
 async def async_sleep(seconds: float) -> None:
     import asyncio  # 40 ms, which the sync client need not pay
 
     await asyncio.sleep(seconds)
-
-
-def sleep(seconds: float) -> None:
-    time.sleep(seconds)
 
 
 async def async_off_loop(call: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:

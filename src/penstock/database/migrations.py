@@ -21,6 +21,7 @@ import asyncpg
 
 from penstock.database.session import Session
 from penstock.database.statements import statements
+from penstock.database.tenancy import make_roles
 from penstock.errors import MigrationRefused, SchemaMismatch
 
 sql = statements(__file__)
@@ -108,6 +109,7 @@ async def _is_current(session: Session, migrations: list[Migration]) -> bool:
 
 
 async def _apply_missing(session: Session, migrations: list[Migration], progress: Callable[[str], None]) -> list[str]:
+    await make_roles(session)
     await sql.create_schema.run(session)
     await sql.create_registry.run(session)
     applied = await _applied(session)

@@ -60,3 +60,9 @@ def opening() -> str:
 async def is_guarded(session: Session) -> bool:
     """Whether the database has this net: not every user may make the roles that it needs."""
     return bool(await sql.is_guarded.value(session))
+
+
+async def make_roles(session: Session) -> bool:
+    """Make the roles that the policies name, as far as we may; whether they are there. They belong to the server."""
+    await sql.make_roles.run(session)
+    return bool(await sql.has_roles.value(session))

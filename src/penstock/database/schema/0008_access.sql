@@ -30,20 +30,7 @@ create table penstock.signing_keys (
 -- Two roles, neither of which can log in. `penstock_fleet` is who works for all tenants: the owner and whoever the workers log in
 -- as are members of it. `penstock_request` is taken for the time of a transaction (SET LOCAL ROLE), sees one tenant, and owns
 -- nothing. Roles belong to the server, not to a database, so another one may have made them. Where we may not make roles, there
--- is no second net, and `penstock doctor` says so.
-do $$
-begin
-  if not exists (select from pg_roles where rolname = 'penstock_fleet') then
-    create role penstock_fleet nologin;
-  end if;
-  if not exists (select from pg_roles where rolname = 'penstock_request') then
-    create role penstock_request nologin;
-  end if;
-exception
-  when duplicate_object or unique_violation then null;  -- another database of the server, at the same moment
-  when insufficient_privilege then
-    raise notice 'row-level security is off: this user may not create the roles penstock_fleet and penstock_request';
-end $$;
+-- is no second net, and `penstock doctor` says so. Migrating makes them first (database/tenancy.sql).
 
 -- Who makes a role may give it away, but has it not (since PostgreSQL 16). And they may be there, of another database, and not be
 -- ours to take: then it is as if there were none.

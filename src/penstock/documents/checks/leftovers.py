@@ -7,6 +7,7 @@ has. The repair removes the version from all tables, in bites. The SQL is in lef
 
 import copy
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 
@@ -26,7 +27,7 @@ NAMES = {"hidden_versions": "hidden", "indexed_batches": "batches"}
 WORDS = {"hidden_versions": "a mark that hides it", "indexed_batches": "batches of postings"}
 
 
-class _Gone:
+class _Gone(ABC):
     """What the checks of all tables have in common: a version that is gone has no rows."""
 
     name: str
@@ -52,8 +53,9 @@ class _Gone:
             for version in sorted(left)
         ]
 
+    @abstractmethod
     async def _with_rows(self, versions: list[int]) -> set[int]:
-        raise NotImplementedError
+        """Those of these versions that still have rows."""
 
     async def repair(self, found: Found) -> Repair | None:
         removed = await remove_version(self._database, found.subject)
