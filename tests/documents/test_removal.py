@@ -6,7 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.documents import delete_collection, delete_document, remove_deleted, show_document, show_receipt
+from penstock.documents import (
+    cancel_document,
+    delete_collection,
+    delete_document,
+    remove_deleted,
+    retry_document,
+    show_document,
+    show_receipt,
+)
 from penstock.documents.removal import Withdrawn, next_group
 from penstock.engine import failpoint
 from penstock.engine.failpoint import Armed, Reached
@@ -148,6 +156,20 @@ async def test_what_jobs_have_kept_goes_too(office: Office) -> None:
     assert await leftovers(office, [made.id], [version], [job]) == {}
     assert (await show_receipt(office.app, made.id)).removed["checkpoints"] == 1
     assert await office.run("select from penstock.job_history where result::text like '%secret%'") == []
+
+
+async def test_what_an_earlier_job_said_goes_too(office: Office) -> None:
+    """Cancelled and tried again, a document has another job; what the first one said may quote it as well."""
+    made = await office.add()
+    await cancel_document(office.app, made.id)
+    await office.run(
+        "update penstock.job_history set error = $1 where id = $2", json.dumps({"message": "secret"}), made.job
+    )
+    await retry_document(office.app, made.id)
+    await delete_document(office.app, made.id)
+    await remove(office)
+    [said] = await office.run("select error::text as error from penstock.job_history where id = $1", made.job)
+    assert "removed with its document" in said["error"]
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -13,7 +13,10 @@ for update
 
 -- name: queue_again
 -- failed -> queued
-with again as (
+with before as materialized (
+  select job_id from penstock.documents where id = :document
+),
+again as (
   update penstock.documents set state = 'queued', error = null, job_id = :job, changed_at = penstock.now()
   where id = :document
   returning tenant, collection_id, id, version_id
@@ -22,7 +25,7 @@ version as (
   update penstock.versions set job_id = :job where id = (select version_id from again)
 )
 insert into penstock.events (tenant, collection_id, document_id, event, details)
-select tenant, collection_id, id, 'retried', jsonb_build_object('job', :job::bigint) from again
+select tenant, collection_id, id, 'retried', jsonb_build_object('job', :job::bigint, 'before', before.job_id) from again cross join before
 returning pg_notify('penstock_changed', '')
 
 -- name: lock_for_replacement

@@ -39,7 +39,8 @@ from penstock.versions as version
 left join lateral (
   select version.job_id as id
   union
-  select (event.details ->> 'job')::bigint from penstock.events as event
+  select number::bigint from penstock.events as event
+  cross join lateral (values (event.details ->> 'job'), (event.details ->> 'before')) as told(number)
   where event.document_id = version.document_id and event.event = 'retried'
 ) as job on true
 where version.document_id = any (:documents::bigint[])
