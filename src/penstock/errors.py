@@ -43,6 +43,7 @@
         ├── ResourceLimit           memory or time ran out: fewer tries, and alone
         ├── Permanent               never again: encrypted, corrupt, unsupported
         │   ├── BadStep             a step or map that cannot be kept: its name, input, result, calls
+        │   ├── BadMessage          a message that nobody can use: malformed, or it names what is not there
         │   ├── ChildFailed         a child of a map has no result; its text has the cause
         │   └── Unreadable          what a document's content allows nobody to read
         │       ├── Encrypted       a password is needed
@@ -181,6 +182,10 @@ class Permanent(JobFailure):
 
 class BadStep(Permanent):
     """A step or a map that cannot work, however often it is tried."""
+
+
+class BadMessage(Permanent):
+    """A message of a source is malformed, or names what is not there."""
 
 
 class ChildFailed(Permanent):

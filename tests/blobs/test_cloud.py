@@ -15,7 +15,7 @@ from penstock.blobs.upload import PART
 from penstock.errors import BadSetting, BodyTooLarge, StorageFull, Transient
 from penstock.settings import Settings, load_settings
 from penstock.settings.model import LimitSettings
-from penstock.settings.outside import BlobSettings
+from penstock.settings.outside import BlobSettings, parse_options
 from penstock.settings.page import describe
 from tests.blobs.conftest import keys_of, pieces
 from tests.blobs.servers import SECRET, Cloud
@@ -195,7 +195,7 @@ def test_settings_that_make_no_sense(tmp_path: Path, key: str, value: str) -> No
 def test_options_are_masked_and_read(tmp_path: Path) -> None:
     environ = {"PENSTOCK_HOME": str(tmp_path), "PENSTOCK_BLOBS__OPTIONS": f"a=b== secret={SECRET}"}
     loaded = load_settings(working_folder=tmp_path, environ=environ)
-    assert loaded.settings.blobs.parse_options() == {"a": "b==", "secret": SECRET}
+    assert parse_options(loaded.settings.blobs.options) == {"a": "b==", "secret": SECRET}
     assert SECRET not in str(describe(loaded)) + repr(loaded) + loaded.settings.model_dump_json()
 
 

@@ -21,10 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from pydantic import SecretStr
+
 from penstock.blobs.store import Stored
 from penstock.blobs.upload import PART, Counted, Upload, to_the_end, up_to
 from penstock.errors import BadSetting, BodyTooLarge, NotFound, StorageFull, Transient
 from penstock.settings import Settings
+from penstock.settings.outside import parse_options
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
@@ -200,36 +203,43 @@ class CloudStore:
         if FULL.search(text):
             raise StorageFull(f"There is no room left for documents in {self.url}: free some, or raise its quota.")
         raise Transient(
-            f"{doing.capitalize()} {self.url} failed: {_reason(text)}. Check blobs.url, its access and the network."
+            f"{doing.capitalize()} {self.url} failed: {reason_of(text)}. Check blobs.url, its access and the network."
         )
 
 
 def open_cloud(settings: Settings) -> CloudStore:
     """The bucket that blobs.url names. Nothing is asked of it yet."""
+    blobs = settings.blobs
+    url = blobs.url or ""
+    bucket = make_bucket(url, blobs.endpoint, blobs.options, named="blobs.url, blobs.endpoint and blobs.options")
+    return CloudStore(bucket, url, settings.home / "scratch", settings.limits.bytes)
+
+
+def make_bucket(url: str, endpoint: str | None, options: SecretStr | None, *, named: str) -> "ObjectStore":
+    """A bucket by its address; `named` are the settings that the sentence of a failure tells to check."""
     try:
         from obstore.exceptions import BaseError
         from obstore.store import AzureStore, GCSStore, S3Store
     except ImportError:
         raise BadSetting(
-            "blobs.url needs obstore, which is not installed. Install penstock[cloud], or remove blobs.url to use a folder."
+            f"{url} needs obstore, which is not installed. Install penstock[cloud], or use a folder instead of a bucket."
         ) from None
-    blobs = settings.blobs
-    url = blobs.url or ""
     scheme, _, rest = url.partition("://")
     name, _, prefix = rest.partition("/")
-    config: dict[str, Any] = blobs.parse_options()
-    if blobs.endpoint:
-        config["endpoint"] = blobs.endpoint
-    client = CLIENT | {"allow_http": (blobs.endpoint or "").startswith("http://")}
-    kind: Any = {"s3": S3Store, "az": AzureStore, "gs": GCSStore}[scheme]
+    config: dict[str, Any] = parse_options(options)
+    if endpoint:
+        config["endpoint"] = endpoint
+    client = CLIENT | {"allow_http": (endpoint or "").startswith("http://")}
+    kinds: dict[str, Any] = {"s3": S3Store, "az": AzureStore, "gs": GCSStore}
+    if scheme not in kinds:
+        raise BadSetting(f"{url} is no bucket: write s3://bucket/prefix, az://container/prefix or gs://bucket/prefix.")
     try:
-        bucket = kind(name, prefix=prefix.strip("/") or None, config=config, client_options=client, retry_config=RETRY)
+        bucket: ObjectStore = kinds[scheme](
+            name, prefix=prefix.strip("/") or None, config=config, client_options=client, retry_config=RETRY
+        )
     except (BaseError, ValueError) as error:
-        raise BadSetting(
-            f"{url} cannot be opened: {_without(config, _reason(str(error)))}. Check blobs.url, blobs.endpoint and "
-            "blobs.options."
-        ) from None
-    return CloudStore(bucket, url, settings.home / "scratch", settings.limits.bytes)
+        raise BadSetting(f"{url} cannot be opened: {_without(config, reason_of(str(error)))}. Check {named}.") from None
+    return bucket
 
 
 def _folders(prefix: str) -> list[str | None]:
@@ -239,7 +249,7 @@ def _folders(prefix: str) -> list[str | None]:
     return [prefix[:2]] if len(prefix) > 1 else [prefix + digit for digit in "0123456789abcdef"]
 
 
-def _reason(text: str) -> str:
+def reason_of(text: str) -> str:
     """The first line, without the query of an address, which may be a signature."""
     line = re.sub(r"\?\S*", "?…", text.strip().partition("\n")[0])
     return line[:300].rstrip(" .:")

@@ -1,8 +1,9 @@
 -- name: note_unused
--- A bite of the table by number: what no version names is dated, what one names is not. The last number, or none at the end.
+-- A bite of the table by number: what no version and no message names is dated, what one names is not. The last number, or none at the end.
 with bite as materialized (
   select blob.id, blob.unused_at is null as undated,
-    not exists (select from penstock.versions where versions.blob_id = blob.id) as unused
+    not exists (select from penstock.versions where versions.blob_id = blob.id)
+      and not exists (select from penstock.inbox_blobs where inbox_blobs.blob_id = blob.id) as unused
   from penstock.blobs as blob where blob.id > :after order by blob.id limit :bite
 ),
 noted as (
@@ -21,6 +22,7 @@ with doomed as (
   select id from penstock.blobs as blob
   where (state = 'deleting' or unused_at < penstock.now() - :grace::interval)
     and not exists (select from penstock.versions where versions.blob_id = blob.id)
+    and not exists (select from penstock.inbox_blobs where inbox_blobs.blob_id = blob.id)
   order by id limit :bite for update skip locked
 )
 update penstock.blobs set state = 'deleting'

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from signal import SIGTERM
 from typing import Annotated
 
@@ -65,10 +65,13 @@ def worker(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Serve health and metrics of this worker; 0: any free port.")
     ] = None,
+    sources: Annotated[
+        str, typer.Option(help="Which sources it runs: names with commas between, all, or none.")
+    ] = "all",
     with_parent: WithParent = False,
 ) -> None:
     """Work on jobs until stopped: SIGTERM lets running jobs end, SIGINT gives them back at once."""
-    app, opened, usual = _served(place)
+    app, opened, beside, usual = _served(place, sources)
     app.role = "worker"
     slots = _slots(app, concurrency, queues) or usual
     patience = duration("--drain", drain)
@@ -76,21 +79,31 @@ def worker(
 
     async def main(stop: Stop) -> int:
         async with opened:
-            await _work(app, app.worker(concurrency=slots, drain=patience), stop, listener)
+            worker = app.worker(concurrency=slots, drain=patience)
+            async with beside:
+                await _work(app, worker, stop, listener)
         return 0
 
     raise typer.Exit(run_until_stopped(app.settings, main, with_parent=with_parent))
 
 
-def _served(place: str) -> tuple[Penstock, AbstractAsyncContextManager[object], int | dict[str, int]]:
-    """The application whose jobs to run, what to open for it, and its usual slots; without a name, the product's own."""
+Opened = AbstractAsyncContextManager[object]
+
+
+def _served(place: str, sources: str) -> tuple[Penstock, Opened, Opened, int | dict[str, int]]:
+    """The application whose jobs to run, what to open for it, what runs beside its worker, and its usual slots.
+
+    Without a name it is the product's own, with its sources.
+    """
     if place:
         app = import_app(place)
-        return app, app, 100
+        return app, app, nullcontext(), 100
     from penstock.pipelines import Product
+    from penstock.sources import Sources
 
     product = Product(role="worker")
-    return product.app, product, product.slots
+    names = {"all": None, "none": []}.get(sources, [name.strip() for name in sources.split(",") if name.strip()])
+    return product.app, product, Sources(product, names), product.slots
 
 
 async def _work(app: Penstock, worker: Worker, stop: Stop, listener: socket.socket | None) -> None:

@@ -38,6 +38,7 @@ from penstock.documents.collection import (
 )
 from penstock.documents.deletion import Deleted, Matching, delete_matching, find_matching
 from penstock.documents.explain import explain_document
+from penstock.documents.inbox import Inbox, Message, Overtaken, Position, Received
 from penstock.documents.intake import Intake
 from penstock.documents.members import Family, Members, add_members, count_family
 from penstock.documents.publish import Published, Work, keep_pages, load_work, publish
@@ -61,12 +62,17 @@ __all__ = [
     "Document",
     "Event",
     "Family",
+    "Inbox",
     "Intake",
     "Matching",
     "Members",
+    "Message",
+    "Overtaken",
     "PageText",
+    "Position",
     "Published",
     "Receipt",
+    "Received",
     "Reconciled",
     "Upload",
     "Version",

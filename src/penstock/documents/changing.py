@@ -10,6 +10,7 @@ from penstock.database import Session, statements
 from penstock.documents.catalog import Document, show_document
 from penstock.documents.deletion import delete_page
 from penstock.documents.naming import share_of
+from penstock.documents.wish import PREPARE, PREPARE_PACKET
 from penstock.engine import Penstock
 from penstock.engine.family import cancel_trees
 from penstock.engine.redrive import make_ready
@@ -17,7 +18,7 @@ from penstock.errors import WrongState
 
 sql = statements(__file__)
 
-KIND = "prepare_document"
+KIND = PREPARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ async def redrive_failed(tx: Session, app: Penstock, document: int) -> int | Non
         return int(row["job_id"])  # the document has followed, by its trigger
     if await sql.lock_failed.value(tx, document=document, job=row["job_id"]) is None:
         return None
-    call = app.kinds[KIND](document=document, version=row["version_id"])
+    kind = PREPARE_PACKET if row["packet"] else KIND
+    call = app.kinds[kind](document=document, version=row["version_id"])
     job = await app.enqueue(call, share=share_of(row["tenant"], row["collection"]), tx=tx)
     await sql.queue_again.run(tx, document=document, job=job)
     return int(job)
@@ -89,6 +91,7 @@ async def replace_in(  # noqa: PLR0913  what the new version is, by name
     share: str,
     metadata: str,
     uploaded_by: str,
+    kind: str = KIND,
 ) -> Replacement | None:
     """The next version of a document, in the caller's transaction; None if it is not as the caller saw it any more.
 
@@ -99,7 +102,7 @@ async def replace_in(  # noqa: PLR0913  what the new version is, by name
     ids = await sql.lock_for_replacement.first(tx, document=document, job=job, version=version)
     if ids is None:
         return None
-    call = app.kinds[KIND](document=document, version=ids["version"])
+    call = app.kinds[kind](document=document, version=ids["version"])
     new = await app.enqueue(call, share=share, tx=tx)
     number: int = await sql.add_version.value(
         tx,

@@ -1,5 +1,6 @@
 -- name: failed_job
 select document.job_id, document.version_id, document.tenant, collection.name as collection,
+  exists (select from penstock.packets where version_id = document.version_id) as packet,
   exists (select from penstock.jobs as job where job.id = document.job_id and job.state = 'dead') as dead
 from penstock.documents as document join penstock.collections as collection on collection.id = document.collection_id
 where document.id = :document and document.state = 'failed'

@@ -21,7 +21,7 @@ from penstock.documents.idempotency import Claim, claim_key
 from penstock.documents.keeping import keep_blobs
 from penstock.documents.naming import share_of
 from penstock.documents.upload import Accepted, Upload, check_size, taken
-from penstock.documents.wish import Moved, Wish, accepted, make_wish
+from penstock.documents.wish import PREPARE, Moved, Wish, accepted, make_wish
 from penstock.engine import Penstock
 from penstock.engine.admission import Admission
 from penstock.engine.failpoint import STEP, reach
@@ -38,12 +38,12 @@ from penstock.errors import (
 
 sql = statements(__file__)
 
-KIND = "prepare_document"
+KIND = PREPARE
 ROUTE = "upload"
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class Done:
     """What the transaction has written: looked for when the answer to its COMMIT is lost."""
 
     accepted: Accepted
@@ -133,17 +133,17 @@ class Intake:
                 return
         await self.store.remove(stored.key)
 
-    async def _commit(self, wish: Wish, stored: Stored, claim: Claim | None) -> _Done:
+    async def _commit(self, wish: Wish, stored: Stored, claim: Claim | None) -> Done:
         """The transaction, again while a document changes under our hands."""
         while True:
-            done: _Done | None = None
+            done: Done | None = None
             try:
                 async with self.app.database.pool.transaction() as tx:
-                    done = await self._write(tx, wish, stored)
+                    done = await self.write(tx, wish, stored)
                     if claim is not None:
                         await claim.settle(tx, wish.fingerprint(stored.digest), 202, done.accepted.answer())
             except (ConnectionLost, CallTimedOut):
-                if done is None or not await self._is_there(done):
+                if done is None or not await self.is_there(done.accepted):
                     raise
             except asyncpg.DiskFullError as error:
                 raise StorageFull("There is no room left in the database: free some disk space.") from error
@@ -151,25 +151,27 @@ class Intake:
                 continue
             return done
 
-    async def _is_there(self, done: _Done) -> bool:
-        look = partial(sql.was_accepted.value, version=done.version, job=done.accepted.job)
+    async def is_there(self, accepted: Accepted) -> bool:
+        """After a COMMIT without an answer: whether it was done."""
+        look = partial(sql.was_accepted.value, document=accepted.id, number=accepted.version, job=accepted.job)
         return bool(await self.app.database.pool.repeat(look))
 
-    async def _write(self, tx: Session, wish: Wish, stored: Stored) -> _Done:
+    async def write(self, tx: Session, wish: Wish, stored: Stored) -> Done:
+        """All of it, in the caller's transaction. Raises Moved when somebody else was faster: begin a new one."""
         seen = await sql.look_again.first(tx, tenant=wish.tenant, collection=wish.collection_id, name=wish.name)
         if seen is None:
             raise NotFound(f"The collection {wish.collection} was deleted meanwhile.")
         if seen["id"] is None:
-            return await self._insert(tx, wish, stored, seen["new_document"], seen["new_version"])
+            return await self._insert(tx, wish, stored, wish.number or seen["new_document"], seen["new_version"])
         equal = seen["digest"] == stored.digest
         if not wish.replace:
             raise taken(wish.name, wish.collection, seen["id"], digest_equal=equal)
         return await (self._leave(tx, wish, seen) if equal else self._replace(tx, wish, stored, seen))
 
-    async def _insert(self, tx: Session, wish: Wish, stored: Stored, document: int, version: int) -> _Done:
+    async def _insert(self, tx: Session, wish: Wish, stored: Stored, document: int, version: int) -> Done:
         blob = (await keep_blobs(tx, [stored], tenant=wish.tenant))[stored.digest]
         job = await self.app.enqueue(
-            self.app.kinds[KIND](document=document, version=version),
+            self.app.kinds[wish.kind](document=document, version=version),
             share=share_of(wish.tenant, wish.collection),
             tx=tx,
         )
@@ -187,9 +189,9 @@ class Intake:
         )
         if made is None:  # somebody was faster, and has committed: the next round sees what is there
             raise Moved
-        return _Done(accepted(wish, stored, document, 1, int(job)), blob.key, version)
+        return Done(accepted(wish, stored, document, 1, int(job)), blob.key, version)
 
-    async def _replace(self, tx: Session, wish: Wish, stored: Stored, existing: Any) -> _Done:
+    async def _replace(self, tx: Session, wish: Wish, stored: Stored, existing: Any) -> Done:
         blob = (await keep_blobs(tx, [stored], tenant=wish.tenant))[stored.digest]
         replaced = await replace_in(
             tx,
@@ -201,13 +203,14 @@ class Intake:
             share=share_of(wish.tenant, wish.collection),
             metadata=wish.metadata,
             uploaded_by=wish.uploaded_by,
+            kind=wish.kind,
         )
         if replaced is None:
             raise Moved
         made = accepted(wish, stored, existing["id"], replaced.number, replaced.job, live=existing["live_number"])
-        return _Done(made, blob.key, replaced.version)
+        return Done(made, blob.key, replaced.version)
 
-    async def _leave(self, tx: Session, wish: Wish, existing: Any) -> _Done:
+    async def _leave(self, tx: Session, wish: Wish, existing: Any) -> Done:
         """The same content again: nothing to do, but for a document that failed, which gets another chance."""
         job = existing["job_id"]
         status, message = existing["state"], "unchanged: the same content is there already"
@@ -232,7 +235,7 @@ class Intake:
             size=existing["size"],
             job=job,
         )
-        return _Done(accepted, existing["key"], existing["version_id"])
+        return Done(accepted, existing["key"], existing["version_id"])
 
 
 async def _hash(upload: Upload, most: int) -> tuple[bytes, int]:

@@ -50,7 +50,7 @@ select id, pg_notify('penstock_changed', '') from document
 
 -- name: was_accepted
 -- After a COMMIT without an answer.
-select exists (select from penstock.versions where id = :version and job_id = :job)
+select exists (select from penstock.versions where document_id = :document and number = :number and job_id = :job)
 
 -- name: adopt
 -- The row of bytes that somebody has lost gets the key of the same bytes, which came again. Of two who come, one wins.

@@ -106,6 +106,7 @@ with
       select from penstock.versions as other
       where other.blob_id = version.blob_id and other.document_id <> all (:documents::bigint[])
     )
+    and not exists (select from penstock.inbox_blobs where inbox_blobs.blob_id = version.blob_id)
   ),
   versions_gone as (
     delete from penstock.versions where document_id = any (:documents::bigint[])
@@ -123,6 +124,9 @@ with
       where key in ('version', 'pages', 'chunks', 'gaps', 'attempts', 'waited', 'seconds', 'class', 'step', 'parent', 'job', 'reason')
     ), '{}')
     where document_id = any (:documents::bigint[])
+  ),
+  messages as (  -- that it came stays known, so that its source does not bring it again; what it said does not
+    update penstock.inbox set document_id = null, payload = null, error = null where document_id = any (:documents::bigint[])
   ),
   receipts as (
     insert into penstock.receipts (document_id, tenant, collection, collection_id, name, parent_id, contents, deleted_by, reason,

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.blobs import Stored
 from penstock.documents.metadata import encode_metadata
 from penstock.documents.naming import check_collection_name, check_document_name
 from penstock.documents.upload import Accepted, Upload
 
+PREPARE, PREPARE_PACKET = "prepare_document", "prepare_packet"  # the kinds of jobs
 UNSERVED = "no worker is running: start one with `penstock worker` or `penstock up`"
 
 
@@ -24,6 +25,12 @@ class Wish:
     metadata: str
     replace: bool
     served: bool
+    kind: str = PREPARE  # of the job that prepares it
+    number: int | None = None  # of the document, if it has one before it is there
+
+    def numbered(self, number: int) -> "Wish":
+        """The same for a document that shall have this number."""
+        return replace(self, number=number)
 
     def fingerprint(self, digest: bytes) -> bytes:
         parts = [digest.hex(), str(self.collection_id), self.name, self.metadata, str(self.replace)]

@@ -25,7 +25,7 @@ from penstock.engine.explain import Explanation, explain
 from penstock.engine.family import cancel_trees
 from penstock.engine.job import JobId
 from penstock.engine.kinds import Call, Handler, Kind, Kinds, Scope, check_name, check_share
-from penstock.engine.lanes import Lanes, wake_queues
+from penstock.engine.lanes import LaneKey, Lanes, wake_queues
 from penstock.engine.limits import Limit, Limits
 from penstock.engine.queue import Enqueuer, Order, enqueue_orders, insert_jobs, sql
 from penstock.engine.redrive import Redriven, Selection, discard, redrive
@@ -220,6 +220,10 @@ class Penstock:
             return await insert(tx)
         async with self.database.pool.transaction() as own:
             return await insert(own)
+
+    async def lanes(self, wanted: Iterable[LaneKey]) -> Mapping[LaneKey, int]:
+        """The numbers of lanes, for who writes jobs in a statement of its own; new ones are made."""
+        return await self._lanes.ids(self.database, wanted)
 
     async def add_schedule(
         self,

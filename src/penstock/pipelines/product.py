@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.blobs import Store, open_store
-from penstock.documents import Announcer, Intake
+from penstock.documents import Announcer, Inbox, Intake
+from penstock.documents.packet import Packets
 from penstock.engine import Penstock
 from penstock.extraction import Boxes
 from penstock.fetch import Fetcher
@@ -19,12 +20,14 @@ from penstock.models import Models
 from penstock.pipelines.checking import Checking
 from penstock.pipelines.document import Preparing
 from penstock.pipelines.embedding import model_limit
+from penstock.pipelines.message import Taking
 from penstock.pipelines.reembedding import Reembedding
 from penstock.pipelines.removal import Removal
 from penstock.pipelines.upkeep import Upkeep
 from penstock.settings import Settings
 
 QUEUE = "documents"
+INBOX_QUEUE = "inbox"
 UPKEEP_QUEUE = "upkeep"
 MODELS_QUEUE = "models"
 MODEL_CALLS = 8  # of the whole fleet to one remote model at a time
@@ -41,6 +44,8 @@ class Product:
         self.store: Store = open_store(self.settings)
         self.announcer = Announcer(self.app)
         self.intake = Intake(self.app, self.store)
+        self.inbox = Inbox(self.app, self.store)
+        self.packets = Packets(self.app, self.store, self.intake)
         preparing = Preparing(self.app, self.store, self.boxes, self.models, self.announcer)
         for name in self.settings.models:
             self.app.limit(model_limit(name), MODEL_CALLS)
@@ -48,6 +53,8 @@ class Product:
         self.app.job(queue=QUEUE, timeout="1h", retries=3, depth=limits.waiting)(preparing.prepare_document)
         self.app.job(queue=QUEUE, timeout="15m", retries=3)(preparing.ocr_pages)
         preparing.ocr_call = self.app.kinds["ocr_pages"]
+        taking = Taking(self.inbox, self.fetcher, self.packets, self.announcer)
+        self.app.job(queue=INBOX_QUEUE, timeout="1h", retries=5)(taking.take_message)
         removal = Removal(self.app, self.store)
         self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=3)(removal.remove_documents)
         removal.remove_call = self.app.kinds["remove_documents"]
@@ -69,7 +76,7 @@ class Product:
     @property
     def slots(self) -> dict[str, int]:
         """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
-        return {QUEUE: 4 * self.settings.extraction.children + 4, UPKEEP_QUEUE: 3, MODELS_QUEUE: 1}
+        return {QUEUE: 4 * self.settings.extraction.children + 4, INBOX_QUEUE: 16, UPKEEP_QUEUE: 3, MODELS_QUEUE: 1}
 
     async def __aenter__(self) -> Self:
         await self.app.__aenter__()

@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from penstock.errors import BadSetting
+from penstock.settings.arriving import NEEDED, SOURCE_NAME, BusSettings, PacketSettings, SourceSettings
 from penstock.settings.outside import MODEL_NAME, BlobSettings, FetchSettings, ModelSettings
 from penstock.settings.rates import RateSettings
 from penstock.settings.section import Section
@@ -228,6 +229,9 @@ class Settings(Section):
     collections: CollectionSettings = CollectionSettings()
     search: SearchSettings = SearchSettings()
     models: dict[str, ModelSettings] = Field(default_factory=dict)
+    sources: dict[str, SourceSettings] = Field(default_factory=dict)
+    packet: PacketSettings = PacketSettings()
+    bus: BusSettings = BusSettings()
     fetch: FetchSettings = FetchSettings()
     api: ApiSettings = ApiSettings()
     rates: RateSettings = RateSettings()
@@ -271,8 +275,20 @@ def _conflicts(settings: Settings, name: Callable[[str], str]) -> Iterator[str]:
         for part in ("url", "model", "dimensions"):
             if not getattr(chosen, part):
                 yield f"{name(f'models.{key}.{part}')} is not set. The model {key} cannot be used without it."
+    yield from _incomplete_sources(settings, name)
     if embedded and settings.api.port == postgres.port != 0:
         yield f"{name('api.port')} and {name('postgres.port')} are both {postgres.port}. Change one of them."
+
+
+def _incomplete_sources(settings: Settings, name: Callable[[str], str]) -> Iterator[str]:
+    for key, source in settings.sources.items():
+        if not re.fullmatch(SOURCE_NAME, key):
+            yield f"sources.{key} cannot be set: a source is called by up to 41 signs of a-z, 0-9, _ and -."
+        for part in NEEDED[source.type]:
+            if not getattr(source, part):
+                yield f"{name(f'sources.{key}.{part}')} is not set. A {source.type} cannot be used without it."
+    if settings.bus.type != "off" and not settings.bus.url:
+        yield f"{name('bus.url')} is not set. Set it, or bus.type to off."
 
 
 # By their dotted keys, in their order.
@@ -281,7 +297,8 @@ SECTIONS = {
     for name, info in Settings.model_fields.items()
     if isinstance(kind := info.annotation, type) and issubclass(kind, Section)
 }
-TABLES = {"models": ModelSettings}  # sections in a section, by names that people choose
+# Sections in a section, by names that people choose.
+TABLES: dict[str, type[Section]] = {"models": ModelSettings, "sources": SourceSettings}
 FIELDS = {name: info for name, info in Settings.model_fields.items() if name not in {*SECTIONS, *TABLES}} | {
     f"{key}.{name}": info for key, section in SECTIONS.items() for name, info in section.model_fields.items()
 }

@@ -58,10 +58,11 @@ class BlobSettings(Section):
             raise ValueError("This has a part without =. Write name=value, with spaces between.")
         return options
 
-    def parse_options(self) -> dict[str, str]:
-        """The options by name; secrets are among them."""
-        pairs = self.options.get_secret_value().split() if self.options else []
-        return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+
+def parse_options(options: SecretStr | None) -> dict[str, str]:
+    """The options of a bucket by name; secrets are among them."""
+    pairs = options.get_secret_value().split() if options else []
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def _joined(value: object) -> object:

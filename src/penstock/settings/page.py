@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from pydantic.fields import FieldInfo
 
-from penstock.settings.model import FIELDS, SECTIONS, Settings
+from penstock.settings.model import FIELDS, SECTIONS, TABLES, Settings
 from penstock.settings.section import Section
 from penstock.settings.sources import Loaded, variable
 from penstock.settings.values import format_duration
@@ -66,6 +66,7 @@ key or a `PENSTOCK_` variable that is not listed here is refused; only `PENSTOCK
 def settings_page() -> str:
     """The text of docs/settings.md."""
     tables = [_table("", Settings), *(_table(f"{key}.", section) for key, section in SECTIONS.items())]
+    tables += [_table(f"{key}.NAME.", section) for key, section in TABLES.items()]
     return "\n".join([_PAGE, *tables])
 
 
@@ -74,7 +75,7 @@ def _table(prefix: str, model: type[Section]) -> str:
     rows = [
         f"| `{prefix}{name}` | `{variable(prefix + name)}` | {_default(info)} | {info.description} |"
         for name, info in model.model_fields.items()
-        if prefix + name in FIELDS
+        if prefix + name in FIELDS or ".NAME." in prefix
     ]
     return "\n".join([title, "| key | variable | default | meaning |", "|---|---|---|---|", *rows, ""])
 
@@ -82,4 +83,4 @@ def _table(prefix: str, model: type[Section]) -> str:
 def _default(info: FieldInfo) -> str:
     if isinstance(info.json_schema_extra, dict):
         return str(info.json_schema_extra["shown"])
-    return f"`{_text(info.default)}`" if info.default is not None else "not set"
+    return f"`{_text(info.default)}`" if info.default not in (None, "") else "not set"

@@ -7,10 +7,11 @@ name stays readable where there is one; only what follows it is cut.
 
 import re
 from collections.abc import Iterator, Mapping
+from urllib.parse import unquote
 
 from pydantic import SecretStr
 
-from penstock.settings.outside import BlobSettings
+from penstock.settings.outside import parse_options
 from penstock.settings.section import Section
 from penstock.settings.values import DatabaseUrl
 
@@ -83,20 +84,34 @@ def find_secrets(settings: Section) -> Iterator[str]:
             case DatabaseUrl() as url:
                 if url.password:
                     yield url.password
-            case SecretStr() as secret if not (isinstance(settings, BlobSettings) and name == "options"):
+            case SecretStr() as secret if name.endswith("options"):
+                yield from _secret_options(parse_options(secret))
+            case SecretStr() as secret if name == "url":
+                yield from _secrets_of_address(secret.get_secret_value())
+            case SecretStr() as secret:
                 yield secret.get_secret_value()
             case Section() as section:
                 yield from find_secrets(section)
             case dict() as table:
                 for section in table.values():
                     yield from find_secrets(section)
-    if isinstance(settings, BlobSettings):
-        yield from _secret_options(settings)
 
 
-def _secret_options(blobs: BlobSettings) -> Iterator[str]:
+def _secrets_of_address(text: str) -> Iterator[str]:
+    """The password of a URL, as it is written and as it is meant, or the keys of a connection string; the rest may be read."""
+    user, at, _ = text.partition("://")[2].rpartition("@")
+    if at and ":" in user:
+        password = user.partition(":")[2]
+        yield from {password, unquote(password)}
+    for part in text.split(";"):
+        name, _, value = part.partition("=")
+        if value and re.search(r"(?i)key$|password|pwd|signature", name):
+            yield value
+
+
+def _secret_options(options: Mapping[str, str]) -> Iterator[str]:
     """One by one: a region that is blotted out of every line helps nobody."""
-    for name, value in blobs.parse_options().items():
+    for name, value in options.items():
         if not (_PLAIN_OPTION.fullmatch(name.lower()) or _PLAIN_VALUE.fullmatch(value)):
             yield value
 

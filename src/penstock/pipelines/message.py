@@ -1,0 +1,205 @@
+"""Taking a message: parse → fetch → a document or a packet, which has a job of its own.
+
+What it asks for is read by the settings of its source. The bytes are fetched without a connection, each kept as a step: who
+comes after a crash fetches only what is missing. One transaction then makes the document and ends the message. What cannot be
+used is a dead letter with its reason; it can be redriven when the cause is mended.
+"""
+
+import asyncio
+import base64
+import binascii
+import json
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import Any
+
+from asyncpg import Record
+
+from penstock.blobs import Store, Stored
+from penstock.documents import Announcer, Inbox, Intake, Upload, ensure_collection
+from penstock.documents.inbox import sql
+from penstock.documents.manifest import Manifest, Reference, read_manifest
+from penstock.documents.packet import FROM_API, Packets, Sourced, api_settings
+from penstock.documents.wish import Wish, make_wish
+from penstock.engine import Context, Penstock
+from penstock.errors import BadMessage, BodyTooLarge, NameTaken, NotFound, Permanent
+from penstock.fetch import Fetcher
+from penstock.settings.arriving import SourceSettings
+
+PIECE = 2**20
+
+
+class Taking:
+    """The handler of messages, with what it needs."""
+
+    def __init__(self, inbox: Inbox, fetcher: Fetcher, packets: Packets, announcer: Announcer) -> None:
+        self._app: Penstock = inbox.app
+        self._store: Store = inbox.store
+        self._fetcher = fetcher
+        self._inbox = inbox
+        self._packets = packets
+        self._intake: Intake = packets.intake
+        self._announcer = announcer
+
+    async def take_message(self, ctx: Context, message: int) -> dict[str, Any] | None:
+        """Make what a message asks for, once."""
+        row = await self._app.database.pool.repeat(partial(sql.load_message.first, message=message))
+        if row is None or row["state"] == "taken" or row["job_id"] != ctx.job.id:  # a newer content has its own job
+            return None
+        chosen = self._settings_of(row)
+        ctx.enter("parse")
+        payload = json.loads(row["payload"])
+        most = self._app.settings.packet.documents
+        manifest = read_manifest(payload, chosen, row["message_id"], most=most)
+        collection = await ensure_collection(self._app, chosen.collection, tenant=row["tenant"])
+        wish = self._wish(row, chosen, manifest, collection.id)
+        if chosen.makes == "packet":
+            return await self._take_packet(ctx, row, chosen, manifest, wish)
+        return await self._take_document(ctx, row, chosen, manifest, wish)
+
+    def _settings_of(self, row: Record) -> SourceSettings:
+        if row["source"] == FROM_API:
+            return api_settings(json.loads(row["payload"]), row["tenant"])
+        if row["source"] not in self._app.settings.sources:
+            raise BadMessage(
+                f"There is no source {row['source']} in the settings of this worker: add it, then redrive the message."
+            )
+        return self._inbox.source(row["source"])
+
+    def _wish(self, row: Record, chosen: SourceSettings, manifest: Manifest, collection: int) -> Wish:
+        upload = Upload(
+            collection=chosen.collection,
+            name=manifest.name,
+            content=_nothing(),
+            uploaded_by=f"source {row['source']}",
+            metadata=manifest.metadata,
+            replace=chosen.replaces or row["number"] > 1,
+        )
+        return make_wish(upload, row["tenant"], collection, served=True)
+
+    # -- a document -----------------------------------------------------------------------------------------------------
+
+    async def _take_document(
+        self, ctx: Context, row: Record, chosen: SourceSettings, manifest: Manifest, wish: Wish
+    ) -> dict[str, Any]:
+        stored = await self._fetch(ctx, row, chosen, manifest.documents[0], 0)
+        if row["number"] == 1:
+            wish = wish.numbered(row["id"])
+        unneeded: Sequence[str] = ()
+        try:
+            async with ctx.finish({"document": row["id"]}) as tx:
+                done = await self._intake.write(tx, wish, stored)
+                await self._end(tx, row, done.accepted.id)
+                unneeded = [] if done.key == stored.key else [stored.key]
+        except NameTaken as error:
+            raise BadMessage(f"{error} Or set replace = true for the source {row['source']}.") from None
+        await self._settle(unneeded)
+        return {"document": done.accepted.id}
+
+    async def _end(self, tx: Any, row: Record, document: int) -> None:
+        if await sql.taken.value(tx, message=row["id"], number=row["number"], document=document) is None:
+            raise BadMessage(f"The message {row['id']} came with other content meanwhile, which has a job of its own.")
+        await sql.let_go.run(tx, message=row["id"])
+
+    async def _settle(self, unneeded: Sequence[str]) -> None:
+        for key in unneeded:
+            await self._store.remove(key)
+        self._announcer.tell()
+
+    # -- a packet -------------------------------------------------------------------------------------------------------
+
+    async def _take_packet(
+        self, ctx: Context, row: Record, chosen: SourceSettings, manifest: Manifest, wish: Wish
+    ) -> dict[str, Any]:
+        turns = asyncio.Semaphore(self._app.settings.packet.fetch_at_once)
+
+        async def gather(place: int, reference: Reference) -> Sourced:
+            async with turns:
+                try:
+                    return Sourced(reference.name, await self._fetch(ctx, row, chosen, reference, place))
+                except Permanent as error:  # a gap of the packet, or its end, as it says
+                    return Sourced(reference.name, None, str(error))
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(gather(*each)) for each in enumerate(manifest.documents)]
+        sourced = [task.result() for task in tasks]
+        prepared = await self._packets.prepare(wish.numbered(row["id"]) if row["number"] == 1 else wish, sourced)
+        unneeded: Sequence[str] = ()
+        try:
+            async with ctx.finish({"packet": row["id"]}) as tx:
+                done = await self._packets.write(tx, prepared)
+                await self._end(tx, row, done.accepted.id)
+                unneeded = done.unneeded
+        except NameTaken as error:
+            raise BadMessage(f"{error} Or set replace = true for the source {row['source']}.") from None
+        await self._settle(unneeded)
+        return {"packet": done.accepted.id}
+
+    # -- bytes ----------------------------------------------------------------------------------------------------------
+
+    async def _fetch(
+        self, ctx: Context, row: Record, chosen: SourceSettings, reference: Reference, place: int
+    ) -> Stored:
+        """The bytes of one document in our store; the digest says where they are after a crash."""
+        if reference.digest:
+            return await self._find_bytes(row["id"], reference)
+        if reference.content:
+            ctx.enter("fetch")
+            return await self._store.write(_decoded(reference), most=self._app.settings.limits.bytes)
+
+        async def fetch() -> dict[str, Any]:
+            stored = await self._fetch_outside(chosen, reference)
+            return {"key": stored.key, "digest": stored.digest.hex(), "size": stored.size}
+
+        kept = await ctx.step(f"fetch {place + 1}", fetch)
+        stored = Stored(kept["key"], bytes.fromhex(kept["digest"]), kept["size"])
+        if await self._store.size(stored.key) == stored.size:
+            return stored
+        return await self._fetch_outside(chosen, reference)  # kept for so long that its bytes were collected
+
+    async def _find_bytes(self, message: int, reference: Reference) -> Stored:
+        digest = bytes.fromhex(reference.digest)
+        row = await self._app.database.pool.repeat(partial(sql.bytes_of.first, message=message, digest=digest))
+        if row is None:
+            raise BadMessage(
+                f"The bytes of {reference.name} that came with the message are gone: let the source send it again."
+            )
+        return Stored(**row)
+
+    async def _fetch_outside(self, chosen: SourceSettings, reference: Reference) -> Stored:
+        most = self._app.settings.limits.bytes
+        try:
+            if reference.url:
+                async with self._fetcher.open(reference.url, most=most) as response:
+                    return await self._store.write(response.pieces(), most=most)
+            return await self._store.write(self._bucket(chosen).read(reference.blob), most=most)
+        except NotFound as error:
+            raise BadMessage(f"{reference.name} is not there: {error}") from None
+        except BodyTooLarge as error:
+            raise BadMessage(f"{reference.name} is too large: {error}") from None
+
+    def _bucket(self, chosen: SourceSettings) -> Any:
+        from penstock.blobs.outside import open_bucket
+
+        url = chosen.url.get_secret_value() if chosen.type == "bucket" and chosen.url else chosen.blobs_url
+        if not url:
+            raise BadMessage(
+                "The message names a document by its key, and the source has no blobs_url: set it, then redrive."
+            )
+        if chosen.type == "bucket":
+            return open_bucket(url, chosen.endpoint, chosen.options)
+        return open_bucket(url, chosen.blobs_endpoint, chosen.blobs_options)
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    yield b""
+
+
+async def _decoded(reference: Reference) -> AsyncIterator[bytes]:
+    text = "".join(reference.content.split())
+    try:
+        whole = await asyncio.to_thread(base64.b64decode, text, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadMessage(f"The content of {reference.name} is not base64: correct the sender.") from None
+    for start in range(0, len(whole), PIECE):
+        yield whole[start : start + PIECE]

@@ -1,0 +1,142 @@
+"""The sources of one worker: each in a task of its own, started again after trouble, and the job that tells them the end.
+
+    sources = Sources(product, ["orders"])      # before the worker starts: it declares a kind of job
+    async with sources:                         # they run beside the worker
+        await worker.run(stop)
+
+There is no leader: every worker that is told to runs them all. Telling a source what became of its messages is a job, so that
+a source that is down holds up nobody.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from importlib import import_module
+from types import TracebackType
+from typing import Self
+
+from penstock.documents import Inbox
+from penstock.documents.inbox import sql
+from penstock.engine import Context
+from penstock.errors import BadSetting, PenstockError, Transient
+from penstock.pipelines import Product
+from penstock.sources.source import Desk, Fate, Source
+from penstock.telemetry import log, mask
+
+MODULES = {
+    "table": "penstock.sources.table",
+    "folder": "penstock.sources.folder",
+    "bucket": "penstock.sources.bucket",
+    "rabbitmq": "penstock.sources.rabbitmq",
+    "servicebus": "penstock.sources.servicebus",
+}  # each with a function open_source(desk); what a type needs is imported with the first of it
+FIRST_REST, LONGEST_REST = 1.0, 60.0  # seconds after trouble
+TOLD_AT_ONCE = 500
+QUEUE = "upkeep"
+
+
+class Sources:
+    """Use it as an async context manager; `names` are those to run, all of the settings if there are none."""
+
+    def __init__(self, product: Product, names: Iterable[str] | None = None) -> None:
+        self._product = product
+        self._app = product.app
+        chosen = product.settings.sources
+        wanted = list(chosen if names is None else names)
+        for name in wanted:
+            if name not in chosen:
+                known = ", ".join(sorted(chosen)) or "none"
+                raise BadSetting(f"There is no source {name} in the settings; there are: {known}.")
+        self.names = [name for name in wanted if chosen[name].type in MODULES]  # a webhook is served by the API
+        self._inbox: Inbox = product.inbox
+        self._open: dict[str, Source] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        if any(chosen[name].tells for name in self.names):
+            tell = self._app.job(queue=QUEUE, timeout="10m", retries=10)(self.tell_source)
+            for name in self.names:
+                if chosen[name].tells:
+                    self._app.schedule(f"tell-{name}", "every 5s", tell(source=name), overlap="skip")
+
+    async def __aenter__(self) -> Self:
+        for name in self.names:
+            self._tasks.append(asyncio.create_task(self._keep_running(name), name=f"source {name}"))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        async with AsyncExitStack() as closing:
+            for source in self._open.values():
+                closing.push_async_callback(source.close)
+        self._open.clear()
+
+    def open(self, name: str) -> Source:
+        """The source of a name, opened with its first use."""
+        if name not in self._open:
+            desk = Desk(
+                name, self._product.settings.sources[name], self._product.settings, self._inbox, self._product.store
+            )
+            make: Callable[[Desk], Source] = import_module(MODULES[desk.chosen.type]).open_source
+            self._open[name] = make(desk)
+        return self._open[name]
+
+    async def _keep_running(self, name: str) -> None:
+        rest = FIRST_REST
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                await self.open(name).run()
+            except Exception as error:  # noqa: BLE001  whatever it is, the others and the worker go on
+                await self._note(name, error)
+            if asyncio.get_running_loop().time() - began > LONGEST_REST:
+                rest = FIRST_REST
+            await asyncio.sleep(rest * random.uniform(0.8, 1.2))  # noqa: S311  no secret
+            rest = min(2 * rest, LONGEST_REST)
+
+    async def _note(self, name: str, error: Exception) -> None:
+        said = mask(str(error) or type(error).__name__)
+        log.warning(
+            "a source is in trouble", source=name, error=said, exc_info=not isinstance(error, PenstockError | OSError)
+        )
+        try:
+            await self._inbox.note_trouble(name, said)
+        except PenstockError as trouble:  # our own database is away, which others tell
+            log.warning("the trouble of a source could not be noted", source=name, error=str(trouble))
+
+    # -- telling ------------------------------------------------------------------------------------------------------
+
+    async def tell_source(self, ctx: Context, source: str) -> int:
+        """Tell a source what became of its messages since the last time; how many."""
+        told, after = 0, 0
+        while True:
+            look = partial(sql.untold, source=source, after=after, most=TOLD_AT_ONCE)
+            rows = await self._app.database.pool.repeat(look)
+            if not rows:
+                return told
+            after = rows[-1]["id"]
+            fates = [Fate(row["message_id"], row["status"], reason_of(row["error"])) for row in rows]
+            try:
+                await self.open(source).tell(fates)
+            except PenstockError:
+                raise
+            except Exception as error:
+                raise Transient(
+                    f"The source {source} cannot be told what became of its messages: {mask(str(error))}"
+                ) from error
+            async with ctx.write() as tx:
+                await sql.note_told.run(tx, ids=[row["id"] for row in rows], statuses=[row["status"] for row in rows])
+            told += len(rows)
+            await ctx.progress(told)
+
+
+def reason_of(error: str | Mapping[str, object] | None) -> str:
+    """The sentence of a failure, as the inbox and documents keep it."""
+    import json
+
+    found = json.loads(error) if isinstance(error, str) else error
+    return str((found or {}).get("message", ""))
