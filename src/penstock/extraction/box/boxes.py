@@ -26,6 +26,9 @@ TASKS = {
     "read": "penstock.extraction.read:read",
     "ocr": "penstock.extraction.ocr.task:ocr",
     "members": "penstock.extraction.archive:members",
+    "convert": "penstock.extraction.paper.convert:convert",
+    "merge": "penstock.extraction.paper.merge:merge",
+    "draw": "penstock.extraction.paper.draw:draw",
 }
 STOPS = "The worker stops."
 READER, OCR = "reader", "ocr"
