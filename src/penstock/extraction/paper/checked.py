@@ -1,6 +1,7 @@
 """A PDF before it becomes a part of a packet: opened by those who will read it, its pages counted, mended if it must be."""
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ class Checked:
 @contextmanager
 def check_pdf(file: BinaryIO, arguments: Mapping[str, Any]) -> Iterator[Checked]:
     most = int(arguments["limits"]["pages"])
-    pages, gaps = _look(file, most, recover=False)
+    pages, gaps = _look(file, most)
     if pages and _opens(file, pages):
         refuse_bombs(file, pages)
         yield Checked(file, pages, gaps)
@@ -48,13 +49,15 @@ def check_pdf(file: BinaryIO, arguments: Mapping[str, Any]) -> Iterator[Checked]
         yield Checked(mended, pages, [*gaps, Gap(None, REPAIRED)])
 
 
-def _look(file: BinaryIO, most: int, *, recover: bool) -> tuple[int, list[Gap]]:
+def _look(file: BinaryIO, most: int) -> tuple[int, list[Gap]]:
     """How many pages it has, and what of it is no page; 0 when it has to be repaired."""
     try:
         file.seek(0)
-        with pikepdf.open(file, attempt_recovery=recover) as document:
+        with pikepdf.open(file, attempt_recovery=False) as document:
             pages = _count(document, most)
-            return (0, []) if document.get_warnings() else (pages, _left_behind(document))
+            if any(re.search(r"damaged|reconstruct|recover", warning) for warning in document.get_warnings()):
+                return 0, []  # it goes on to search for objects even when it was told not to
+            return pages, _left_behind(document)
     except pikepdf.PasswordError:
         raise Encrypted(ENCRYPTED) from None
     except DAMAGED:
@@ -68,6 +71,8 @@ def _mend(file: BinaryIO, target: BinaryIO, most: int) -> tuple[int, list[Gap]]:
             pages, gaps = _count(document, most), _left_behind(document)
             if not pages:
                 raise Corrupt("This PDF has no pages.")
+            if "/Size" not in document.trailer:
+                document.trailer["/Size"] = 1  # the right one is written only in the place of another
             document.save(
                 target, encryption=False, stream_decode_level=pikepdf.StreamDecodeLevel.none, deterministic_id=True
             )

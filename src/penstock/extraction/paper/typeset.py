@@ -22,6 +22,7 @@ CELL = 0.6 * SIZE  # every letter of Courier is so wide
 COLUMNS = int((WIDTH - 2 * MARGIN) / CELL)
 LINES = (HEIGHT - 2 * MARGIN) // LEADING
 TAB = 8
+OUTLINE = 0.05  # points: pdfium drops a single letter that its font does not have, unless it has an outline
 _CODES = 65_000  # letters of one font, whose codes have two bytes
 _ESCAPED = str.maketrans({"\\": "\\\\", "(": "\\(", ")": "\\)"})
 _PLAIN = frozenset(bytes([*range(0x20, 0x7F), *range(0xA0, 0x100), 0x80, *range(0x82, 0x8D), 0x8E, *range(0x91, 0x9D),
@@ -64,14 +65,14 @@ class Typesetter:
     def _show(self, line: str, base: float) -> bytes:
         if not line.strip():
             return b""
-        shown = [b"BT 1 0 0 1 %d %d Tm" % (MARGIN, base)]
+        shown = [b"BT %.2f w 1 0 0 1 %d %d Tm" % (OUTLINE, MARGIN, base)]
         for font, letters in groupby(visual(line), self._font_of):
             run = "".join(letters)
             if font < 0:
-                shown.append(b"/C %d Tf (%s) Tj" % (SIZE, run.translate(_ESCAPED).encode("cp1252")))
+                shown.append(b"0 Tr /C %d Tf (%s) Tj" % (SIZE, run.translate(_ESCAPED).encode("cp1252")))
             else:
                 codes = b"".join(b"%04X" % (self._codes[letter] % _CODES + 1) for letter in run)
-                shown.append(b"/U%d %d Tf <%s> Tj" % (font, SIZE, codes))
+                shown.append(b"2 Tr /U%d %d Tf <%s> Tj" % (font, SIZE, codes))
         return b" ".join([*shown, b"ET\n"])
 
     def _font_of(self, letter: str) -> int:

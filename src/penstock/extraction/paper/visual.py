@@ -7,8 +7,11 @@ on paper back into the order of reading; this is the exact inverse of what pdfiu
 import unicodedata
 from itertools import groupby
 
-_RIGHT, _LEFT, _WEAK, _NEUTRAL = range(4)
+_RIGHT, _LEFT, _NEUTRAL, _WEAK = range(4)
 _CLASSES = {"R": _RIGHT, "AL": _RIGHT, "L": _LEFT} | dict.fromkeys(["AN", "EN", "NSM", "CS", "ES", "ET", "BN"], _WEAK)
+# A bracket that opens to the right opens to the left when its run is turned.
+_PAIRS = "()<>[]{}«»‹›≤≥≪≫≮≯∈∋∉∌⊂⊃⊆⊇≺≻⟨⟩⟦⟧⁽⁾₍₎〈〉《》「」『』【】〔〕〖〗"
+_MIRRORED = str.maketrans(_PAIRS, "".join(_PAIRS[at ^ 1] for at in range(len(_PAIRS))))
 
 
 def visual(line: str) -> str:
@@ -16,14 +19,13 @@ def visual(line: str) -> str:
         return line
     runs = [(kind, "".join(letters)) for kind, letters in groupby(line, _class)]
     kinds = [kind for kind, _ in runs]
-    if kinds.count(_RIGHT) >= kinds.count(_LEFT):
-        runs.reverse()
-    placed, leftwards = [], False
+    leftwards = overall = kinds.count(_RIGHT) > kinds.count(_LEFT)
+    placed = []
     for kind, letters in runs:
-        if kind != _WEAK:
-            leftwards = kind == _RIGHT or (kind == _NEUTRAL and leftwards)
-        placed.append(letters[::-1] if leftwards and kind != _WEAK else letters)
-    return "".join(placed)
+        if kind in {_LEFT, _RIGHT}:
+            leftwards = kind == _RIGHT
+        placed.append(letters[::-1].translate(_MIRRORED) if leftwards and kind != _WEAK else letters)
+    return "".join(reversed(placed) if overall else placed)
 
 
 def _class(letter: str) -> int:
