@@ -1,0 +1,120 @@
+"""Where a page names a part, and how: as its heading, in its running header, in a list, or in passing.
+
+`PART B`, `Teil B`, `Form B-2`, `PARTB`, and without a word `B.3 Result` or `B / 3`. Only a heading or a running header says
+that the page belongs to the part. Two parts named within a few lines are a list: a table of contents, a cover sheet.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from penstock.pipelines.parts.leaf import Leaf, Line
+from penstock.pipelines.parts.noise import Lexicon, shape
+
+NEAR = 4  # lines between two entries of a list
+MOST_WORDS = 12  # of a heading, 16 of a running header
+CONFUSED = {"8": "B", "4": "A", "13": "B", "ß": "B"}  # what OCR makes of a letter
+FOLLOWS = re.compile(r"^\W{0,3}(?:\w{1,6}\W{0,2})?\d{1,3}|^\W{0,3}$")  # `- page 2`, `/ 3`, or nothing
+CODE = re.compile(r"^\W?([A-Z]) ?[.\-–] ?\d{1,2}(?!\d)|^\W?([A-Z])\d{1,2}(?:\.\d{1,2}){1,3}\b")
+LETTERED = re.compile(r"^([A-Z]) ?[.):–-]+ ?[A-Z]\w{2}")
+CORNER = re.compile(r"(?<![\w.])([A-Z]) ?[-/] ?\d{1,3}\W{0,2}$")
+LISTED = re.compile(r"^(?:\W{0,2}[\[(|☐☒☑□■✓✔•·*–-]|\d{1,2}[.)] )|(?:\. ?){3,160}\d{1,4}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A part named on a page. `word` is empty for a code without one; `running` and `heading` may both be so."""
+
+    word: str
+    letter: str
+    line: int
+    heading: bool = False
+    running: bool = False
+    doubtful: bool = False  # its letter may be something else
+
+    @property
+    def counts(self) -> bool:
+        return self.heading or self.running
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What the markers of the rules ask for: words, as shapes, and letters."""
+
+    lexicon: Lexicon
+    words: Collection[str]
+    letters: Collection[str]
+
+
+def find_marks(leaf: Leaf, sought: Sought) -> list[Mark]:
+    """All marks on a page, also those that are mere mentions."""
+    marks = [
+        mark
+        for place, line in enumerate(leaf.lines)
+        for mark in (*_worded(leaf, place, line, sought), *_bare(leaf, place, line, sought.letters))
+    ]
+    return [_unless_listed(mark, marks) for mark in marks]
+
+
+def _unless_listed(mark: Mark, marks: list[Mark]) -> Mark:
+    listed = any(
+        other.letter != mark.letter and bool(other.word) == bool(mark.word) and abs(other.line - mark.line) <= NEAR
+        for other in marks
+        if not other.doubtful and (other.counts or other.line == mark.line)
+    )
+    return replace(mark, heading=False, running=False) if listed and mark.counts else mark
+
+
+def _worded(leaf: Leaf, place: int, line: Line, sought: Sought) -> Iterator[Mark]:
+    for at, token in enumerate(line.tokens):
+        if len(token) < 3:
+            continue
+        if word := next((word for word in sorted(sought.lexicon.near(token)) if word in sought.words), None):
+            end = _letter_at(line.tokens, at + 1)
+            letter, doubtful = _letter(line.tokens[end], sought.letters) if end is not None else ("", False)
+        else:
+            end, letter, doubtful = at, token[-1], False
+            word = shape(token[:-1])
+            if word not in sought.words or not letter.isupper() or letter not in sought.letters:
+                continue
+        if letter and end is not None:
+            rest = " ".join(line.tokens[end + 1 :])
+            yield _graded(Mark(word, letter, place, doubtful=doubtful), leaf, line, at, rest)
+
+
+def _letter_at(tokens: tuple[str, ...], at: int) -> int | None:
+    """Where the letter after a word is: `Part A`, `Part: A`, `Part "A"`."""
+    if at < len(tokens) and not tokens[at][0].isalnum():
+        at += 1
+    return at if at < len(tokens) and tokens[at][0].isalnum() else None
+
+
+def _letter(token: str, letters: Collection[str]) -> tuple[str, bool]:
+    """The letter that a token is, and whether that is a guess. `b` is none: `part a` may be English."""
+    if token in letters or (token.upper() in letters and len(token) > 1):
+        return (token if token in letters else token.upper()), False
+    if token[0] in letters and token[0].isalpha() and token[1:].isdigit():
+        return token[0], False
+    guess = CONFUSED.get(token, "")
+    return (guess, True) if guess in letters else ("", False)
+
+
+def _graded(mark: Mark, leaf: Leaf, line: Line, at: int, rest: str) -> Mark:
+    if line.continues or LISTED.search(line.raw):
+        return mark
+    begins = at == 0 or (at == 1 and not line.tokens[0].isalnum())
+    edge = leaf.is_in(mark.line, "edges")
+    heading = begins and line.words <= MOST_WORDS and not line.prose
+    running = edge and line.words <= MOST_WORDS + 4 and (heading or FOLLOWS.match(rest) is not None) and not line.prose
+    return replace(mark, heading=heading, running=running)
+
+
+def _bare(leaf: Leaf, place: int, line: Line, letters: Collection[str]) -> Iterator[Mark]:
+    if line.continues or LISTED.search(line.raw):
+        return
+    if found := CODE.match(line.text) or (LETTERED.match(line.text) if leaf.is_in(place, "title") else None):
+        letter = next(filter(None, found.groups()))
+        if letter in letters:
+            yield Mark("", letter, place, heading=True)
+    elif leaf.is_in(place, "edges") and not line.prose and (found := CORNER.search(line.text)) and found[1] in letters:
+        yield Mark("", found[1], place, running=True)

@@ -1,0 +1,98 @@
+"""How much each page speaks for each label: all rules on all pages, before the pages are looked at as a sequence."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from penstock.pipelines.parts.leaf import Leaf
+from penstock.pipelines.parts.marks import Mark, Sought, find_marks
+from penstock.pipelines.parts.noise import shape
+from penstock.pipelines.parts.rules import Rule, Rules
+
+GLUED = 9  # letters: a shorter phrase without its spaces may be a piece of another word
+Phrase = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was found on a page."""
+
+    leaf: Leaf
+    marks: list[Mark]
+    phrases: dict[Phrase, set[int]]  # with the lines that they are in
+    layout: dict[str, float]
+
+
+def score_pages(leaves: Sequence[Leaf], rules: Rules) -> list[list[float]]:
+    """A row for each page, in the order of the labels."""
+    looks = list(_looks(leaves, rules))
+    named = any(_fits(rule, look) for rule in rules.of_kind("marker") if not rule.fallback for look in looks)
+    used = [rule for rule in rules.rules if not (rule.fallback and named)]
+    rows = []
+    for look in looks:
+        row = dict.fromkeys(rules.labels, 0.0)
+        for rule in used:
+            row[rule.label] += rule.weight * _fits(rule, look)
+        rows.append(list(row.values()))
+    return rows
+
+
+def _looks(leaves: Sequence[Leaf], rules: Rules) -> Iterator[Look]:
+    markers = rules.of_kind("marker")
+    words = {word for rule in markers for word in rule.words}
+    letters = {letter for rule in markers for letter in rule.letters}
+    sought = Sought(rules.lexicon, words, letters)
+    starts: dict[str, set[Phrase]] = defaultdict(set)
+    for rule in rules.of_kind("keywords"):
+        for phrase in rule.keywords:
+            starts[phrase[0]].add(phrase)
+    headed = False
+    for leaf in leaves:
+        marks = find_marks(leaf, sought)
+        layout = leaf.layout()
+        layout["listed"] = len({mark.letter for mark in marks if not mark.counts and not mark.doubtful})
+        running = any(mark.running for mark in marks)
+        layout["unheaded"] = float(headed and not running)
+        headed = running
+        yield Look(leaf, marks, _phrases(leaf, rules, starts), layout)
+
+
+def _phrases(leaf: Leaf, rules: Rules, starts: dict[str, set[Phrase]]) -> dict[Phrase, set[int]]:
+    found: dict[Phrase, set[int]] = defaultdict(set)
+    for place, line in enumerate(leaf.lines):
+        near = [rules.lexicon.near(token) for token in line.tokens if token[0].isalnum()]
+        for at, words in enumerate(near):
+            for phrase in (phrase for word in words for phrase in starts.get(word, ())):
+                if len(near) - at >= len(phrase) and all(word in near[at + n] for n, word in enumerate(phrase)):
+                    found[phrase].add(place)
+        if leaf.is_in(place, "title"):
+            whole = "".join(shape(token) for token in line.tokens if token[0].isalnum())
+            for phrase in (phrase for several in starts.values() for phrase in several):
+                if len(phrase) > 1 and len(together := "".join(phrase)) >= GLUED and together in whole:
+                    found[phrase].add(place)
+    return found
+
+
+def _fits(rule: Rule, look: Look) -> float:
+    """From 0, not at all, to 1."""
+    leaf = look.leaf
+    if (rule.page == "first" and not leaf.first) or (rule.page == "first-of-document" and not leaf.opens):
+        return 0.0
+    if rule.kind == "layout":
+        return float(rule.low <= look.layout[rule.feature] <= rule.high)
+    if rule.kind == "keywords":
+        seen = sum(
+            any(leaf.is_in(place, rule.where) for place in look.phrases.get(phrase, ())) for phrase in rule.keywords
+        )
+        return min(1.0, seen / rule.least)
+    if rule.pattern is not None:
+        lines = (line for place, line in enumerate(leaf.lines) if leaf.is_in(place, rule.where))
+        return float(any(rule.pattern.search(line.text) or rule.pattern.search(line.raw) for line in lines))
+    return max((_weighed(rule, mark, leaf) for mark in look.marks), default=0.0)
+
+
+def _weighed(rule: Rule, mark: Mark, leaf: Leaf) -> float:
+    if mark.letter not in rule.letters or (mark.word not in rule.words if rule.words else bool(mark.word)):
+        return 0.0
+    here = mark.running if rule.where == "edges" else mark.heading and leaf.is_in(mark.line, rule.where)
+    return (0.5 if mark.doubtful else 1.0) * here
