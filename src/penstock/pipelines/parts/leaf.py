@@ -89,7 +89,7 @@ class Leaf:
             "form_share": forms / count,
             "prose_share": sum(line.prose for line in self.lines) / count,
             "leader_lines": sum(LEADERS.search(line.raw) is not None for line in self.lines),
-            "blank": float(letters < 12),
+            "blank": float(letters < 8),
             "titled": float(bool(self.lines) and _is_title(self.lines[0])),
         }
 

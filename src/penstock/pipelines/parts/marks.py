@@ -9,13 +9,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from penstock.pipelines.parts.leaf import Leaf, Line
-from penstock.pipelines.parts.noise import Lexicon, shape
+from penstock.pipelines.parts.noise import Lexicon, distance, shape
 
 NEAR = 4  # lines between two entries of a list
 MOST_WORDS = 12  # of a heading, 16 of a running header
 CONFUSED = {"8": "B", "4": "A", "13": "B", "ß": "B"}  # what OCR makes of a letter
-FOLLOWS = re.compile(r"^\W{0,3}(?:\w{1,6}\W{0,2})?\d{1,3}|^\W{0,3}$")  # `- page 2`, `/ 3`, or nothing
-CODE = re.compile(r"^\W?([A-Z]) ?[.\-–] ?\d{1,2}(?!\d)|^\W?([A-Z])\d{1,2}(?:\.\d{1,2}){1,3}\b")
+NUMBER = re.compile(r"^\W{0,4}(?:[^\W\d]{1,6}\W{0,3})?\d{1,3}(?!\d)")  # `- page 2`, `/ 3`
+END = re.compile(r"^\W{0,3}$")
+CODE = re.compile(r"^\W?([A-Z]) ?[.:,\-–] ?\d{1,2}(?!\d)|^\W?([A-Z])\d{1,2}(?:\.\d{1,2}){1,3}\b")
 LETTERED = re.compile(r"^([A-Z]) ?[.):–-]+ ?[A-Z]\w{2}")
 CORNER = re.compile(r"(?<![\w.])([A-Z]) ?[-/] ?\d{1,3}\W{0,2}$")
 LISTED = re.compile(r"^(?:\W{0,2}[\[(|☐☒☑□■✓✔•·*–-]|\d{1,2}[.)] )|(?:\. ?){3,160}\d{1,4}$")
@@ -30,11 +31,20 @@ class Mark:
     line: int
     heading: bool = False
     running: bool = False
+    numbered: bool = False  # a page number follows
     doubtful: bool = False  # its letter may be something else
 
     @property
     def counts(self) -> bool:
         return self.heading or self.running
+
+    def rivals(self, other: "Mark") -> bool:
+        """Whether both can be entries of one list: `Part A` and `Part B`, not `Part A` and `Section 1`."""
+        return self.word == other.word and self.letter != other.letter and self._counted == other._counted
+
+    @property
+    def _counted(self) -> bool:
+        return len(self.letter) > 1 or self.letter == "I" or self.letter.isdigit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,7 @@ def find_marks(leaf: Leaf, sought: Sought) -> list[Mark]:
 
 def _unless_listed(mark: Mark, marks: list[Mark]) -> Mark:
     listed = any(
-        other.letter != mark.letter and bool(other.word) == bool(mark.word) and abs(other.line - mark.line) <= NEAR
+        mark.rivals(other) and abs(other.line - mark.line) <= NEAR
         for other in marks
         if not other.doubtful and (other.counts or other.line == mark.line)
     )
@@ -69,17 +79,20 @@ def _worded(leaf: Leaf, place: int, line: Line, sought: Sought) -> Iterator[Mark
     for at, token in enumerate(line.tokens):
         if len(token) < 3:
             continue
-        if word := next((word for word in sorted(sought.lexicon.near(token)) if word in sought.words), None):
-            end = _letter_at(line.tokens, at + 1)
-            letter, doubtful = _letter(line.tokens[end], sought.letters) if end is not None else ("", False)
-        else:
-            end, letter, doubtful = at, token[-1], False
-            word = shape(token[:-1])
-            if word not in sought.words or not letter.isupper() or letter not in sought.letters:
-                continue
+        word, end, letter, doubtful = _word(token, sought), _letter_at(line.tokens, at + 1), "", False
+        if word and end is not None:
+            letter, doubtful = _letter(line.tokens[end], sought.letters)
+        if not letter and token[-1].isupper() and token[-1] in sought.letters and shape(token[:-1]) in sought.words:
+            word, end, letter, doubtful = shape(token[:-1]), at, token[-1], False
         if letter and end is not None:
             rest = " ".join(line.tokens[end + 1 :])
             yield _graded(Mark(word, letter, place, doubtful=doubtful), leaf, line, at, rest)
+
+
+def _word(token: str, sought: Sought) -> str:
+    """The word of a marker that a token is, or is nearest to."""
+    near = [word for word in sought.lexicon.near(token) if word in sought.words]
+    return min(near, key=lambda word: (distance(shape(token), word, 3), word), default="")
 
 
 def _letter_at(tokens: tuple[str, ...], at: int) -> int | None:
@@ -103,10 +116,11 @@ def _graded(mark: Mark, leaf: Leaf, line: Line, at: int, rest: str) -> Mark:
     if line.continues or LISTED.search(line.raw):
         return mark
     begins = at == 0 or (at == 1 and not line.tokens[0].isalnum())
-    edge = leaf.is_in(mark.line, "edges")
     heading = begins and line.words <= MOST_WORDS and not line.prose
-    running = edge and line.words <= MOST_WORDS + 4 and (heading or FOLLOWS.match(rest) is not None) and not line.prose
-    return replace(mark, heading=heading, running=running)
+    numbered = NUMBER.match(rest) is not None
+    ends = END.match(rest) is not None and not line.prose
+    running = leaf.is_in(mark.line, "edges") and line.words <= MOST_WORDS + 4 and (heading or numbered or ends)
+    return replace(mark, heading=heading, running=running, numbered=numbered)
 
 
 def _bare(leaf: Leaf, place: int, line: Line, letters: Collection[str]) -> Iterator[Mark]:
@@ -117,4 +131,4 @@ def _bare(leaf: Leaf, place: int, line: Line, letters: Collection[str]) -> Itera
         if letter in letters:
             yield Mark("", letter, place, heading=True)
     elif leaf.is_in(place, "edges") and not line.prose and (found := CORNER.search(line.text)) and found[1] in letters:
-        yield Mark("", found[1], place, running=True)
+        yield Mark("", found[1], place, running=True, numbered=True)

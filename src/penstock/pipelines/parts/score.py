@@ -9,7 +9,7 @@ from penstock.pipelines.parts.marks import Mark, Sought, find_marks
 from penstock.pipelines.parts.noise import shape
 from penstock.pipelines.parts.rules import Rule, Rules
 
-GLUED = 9  # letters: a shorter phrase without its spaces may be a piece of another word
+GLUED = 9  # letters: a shorter phrase may by chance be a piece of a longer word
 Phrase = tuple[str, ...]
 
 
@@ -51,9 +51,8 @@ def _looks(leaves: Sequence[Leaf], rules: Rules) -> Iterator[Look]:
         marks = find_marks(leaf, sought)
         layout = leaf.layout()
         layout["listed"] = len({mark.letter for mark in marks if not mark.counts and not mark.doubtful})
-        running = any(mark.running for mark in marks)
-        layout["unheaded"] = float(headed and not running)
-        headed = running
+        layout["unheaded"] = float(headed and not any(mark.running for mark in marks))
+        headed = any(mark.running and mark.numbered for mark in marks)
         yield Look(leaf, marks, _phrases(leaf, rules, starts), layout)
 
 
@@ -68,7 +67,7 @@ def _phrases(leaf: Leaf, rules: Rules, starts: dict[str, set[Phrase]]) -> dict[P
         if leaf.is_in(place, "title"):
             whole = "".join(shape(token) for token in line.tokens if token[0].isalnum())
             for phrase in (phrase for several in starts.values() for phrase in several):
-                if len(phrase) > 1 and len(together := "".join(phrase)) >= GLUED and together in whole:
+                if len(together := "".join(phrase)) >= GLUED and together in whole:
                     found[phrase].add(place)
     return found
 
