@@ -6,4 +6,5 @@ from benchmarks.suite import Measure
 MEASURES: dict[str, Measure] = {
     "parts-seen": accuracy.measure_seen,
     "parts-unseen": accuracy.measure_unseen,
+    "parts-strange": accuracy.measure_strange,
 }
