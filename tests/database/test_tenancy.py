@@ -45,6 +45,13 @@ insert into penstock.findings (tenant, check_name, subject, document_id, sentenc
 insert into penstock.keys (tenant, name, prefix, digest, scopes)
   values ('{t}', 'canary-{t}', 'canary-{t}', sha256('{t}'), '{{read}}');
 insert into penstock.late_versions (collection_id, version_id) values ({n}, {n});
+insert into penstock.inbox (id, tenant, source, message_id, digest, payload)
+  values ({n}, '{t}', 'canary-{t}', 'same', sha256('same'), '{{}}');
+insert into penstock.inbox_blobs (message, blob_id, tenant) values ({n}, {n}, '{t}');
+insert into penstock.sources (name, tenant) values ('canary-{t}', '{t}');
+insert into penstock.packets (version_id, document_id, tenant, digest) values ({n}, {n}, '{t}', sha256('same'));
+insert into penstock.packet_documents (version_id, place, name) values ({n}, 0, 'canary-{t}');
+insert into penstock.packet_parts (version_id, first_page, last_page, label, confidence) values ({n}, 1, 1, 'canary-{t}', 1);
 """
 
 VECTORS = """

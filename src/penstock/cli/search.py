@@ -71,6 +71,8 @@ def _facts(hit: "Hit") -> dict[str, Any]:
 def print_hit(number: int, hit: "Hit", *, one_collection: bool) -> None:
     """Where it stands in one line, then what it says."""
     page = f", page {hit.page}" if hit.page is not None else ""
+    if hit.packet_page is not None:
+        page += f" (page {hit.packet_page} of packet {hit.packet})"
     where = Text(f"{number}. ").append(hit.name, style="bold cyan").append(page)
     if not one_collection:
         where.append(f" in {hit.collection}")

@@ -192,6 +192,8 @@ class Hit(Result):
     heading: str = ""
     highlights: list[Sequence[int]] = field(default_factory=list)
     score: float = 0.0
+    packet: int | None = None
+    packet_page: int | None = None
     neighbours: list[Neighbour] = field(default_factory=list)
 
 

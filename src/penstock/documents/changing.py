@@ -5,6 +5,7 @@ discarded gets a new job for the same version. The SQL is in changing.sql.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.database import Session, statements
 from penstock.documents.catalog import Document, show_document
@@ -33,6 +34,7 @@ class Replacement:
 async def retry_document(app: Penstock, document: int, *, tenant: str = "default") -> Document:
     """Give a failed document another chance."""
     found = await show_document(app, document, tenant=tenant)
+    await _refuse_member(app, found, "retry")
     if found.status == "failed":
         async with app.database.pool.transaction() as tx:
             again = await redrive_failed(tx, app, document)
@@ -45,6 +47,7 @@ async def retry_document(app: Penstock, document: int, *, tenant: str = "default
 async def cancel_document(app: Penstock, document: int, *, tenant: str = "default") -> Document:
     """Stop preparing a document; it is failed then, as cancelled. A running job ends with the next beat of its worker."""
     found = await show_document(app, document, tenant=tenant)
+    await _refuse_member(app, found, "cancel")
     cancelled: list[int] = []
     if found.status in {"queued", "processing"} and found.job is not None:
         async with app.database.pool.transaction() as tx:
@@ -114,6 +117,19 @@ async def replace_in(  # noqa: PLR0913  what the new version is, by name
         uploaded_by=uploaded_by,
     )
     return Replacement(ids["version"], number, int(new))
+
+
+async def _refuse_member(app: Penstock, document: Document, what: str) -> None:
+    """A document of a packet is prepared by the packet's job: alone it can be neither stopped nor tried again."""
+    if document.parent is None or document.status not in {"queued", "processing", "failed"}:
+        return
+    look = partial(sql.packet_of.first, document=document.id)
+    packet = await app.database.pool.repeat(look)
+    if packet is not None:
+        raise WrongState(
+            f"Document {document.id} ({document.name}) is a part of packet {packet['id']}: {what} that one, or send the packet "
+            "again with another file in its place."
+        )
 
 
 def _tell_why_not_retried(document: Document) -> str:

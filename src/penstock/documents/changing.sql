@@ -63,3 +63,11 @@ told as (
   from document cross join version
 )
 select number, pg_notify('penstock_changed', '') from version
+
+-- name: packet_of
+-- The packet that a document is a part of, if it is.
+select packet.document_id as id
+from penstock.packet_documents as sourced join penstock.packets as packet on packet.version_id = sourced.version_id
+join penstock.documents as member on member.version_id = sourced.member_version
+where member.id = :document
+limit 1

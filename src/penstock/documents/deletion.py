@@ -91,7 +91,7 @@ async def delete_in(tx: Session, documents: list[int], reason: str, *, by: str =
     jobs = {row["job_id"] for row in await sql.jobs_of(tx, ids=documents)}
     await cancel_trees(tx, jobs, reason)
     locked = await sql.lock_documents(tx, ids=documents)
-    if any(row["job_id"] is not None and row["job_id"] not in jobs for row in locked):
+    if any(row["job_id"] is not None and row["job_id"] not in jobs and not row["shared"] for row in locked):
         raise Replaced
     rows = await sql.delete_documents(tx, ids=[row["id"] for row in locked], reason=reason, by=by, grace=grace)
     return len(rows)

@@ -1,10 +1,21 @@
 -- name: jobs_of
-select job_id from penstock.documents where id = any (:ids::bigint[]) and state <> 'deleted' and job_id is not null
+-- Not that of a packet which goes on without this document.
+select document.job_id from penstock.documents as document
+where document.id = any (:ids::bigint[]) and document.state <> 'deleted' and document.job_id is not null
+  and not exists (
+    select from penstock.documents as parent
+    where parent.id = document.parent_id and parent.job_id = document.job_id and parent.state <> 'deleted'
+      and parent.id <> all (:ids::bigint[])
+  )
 
 -- name: lock_documents
-select id, job_id from penstock.documents
-where id = any (:ids::bigint[]) and state <> 'deleted'
-order by id for update
+select document.id, document.job_id,
+  exists (
+    select from penstock.documents as parent where parent.id = document.parent_id and parent.job_id = document.job_id
+  ) as shared
+from penstock.documents as document
+where document.id = any (:ids::bigint[]) and document.state <> 'deleted'
+order by document.id for update
 
 -- name: delete_documents
 -- any state -> deleted. Search does not see it from the commit on; the counts and the story follow. What it was is kept with

@@ -71,6 +71,7 @@ class PacketDocument:
     member_version: int | None
     first_page: int | None
     pages: int
+    media_type: str | None
     gaps: list[dict[str, Any]]
     reason: str
     blob_key: str | None
@@ -97,6 +98,7 @@ class Merged:
     pages: int
     reason: str = ""
     gaps: Sequence[Mapping[str, Any]] = ()
+    media_type: str | None = None
 
 
 class Packets:
@@ -265,6 +267,7 @@ async def keep_merged(tx: Session, packet: Packet, tenant: str, stored: Stored, 
         places=[each.place for each in merged],
         firsts=[each.first_page for each in merged],
         pages=[each.pages for each in merged],
+        media_types=[each.media_type for each in merged],
         reasons=[each.reason for each in merged],
         gaps=[json.dumps([dict(gap) for gap in each.gaps]) for each in merged],
     )

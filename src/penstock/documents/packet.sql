@@ -24,8 +24,8 @@ from penstock.packets as packet join penstock.documents as document on document.
 where packet.document_id = :document and packet.version_id = :version and document.state <> 'deleted'
 
 -- name: load_packet_documents
-select sourced.place, sourced.name, sourced.member_id, sourced.member_version, sourced.first_page, sourced.pages, sourced.gaps,
-  sourced.reason, blob.key as blob_key, blob.size
+select sourced.place, sourced.name, sourced.member_id, sourced.member_version, sourced.first_page, sourced.pages,
+  sourced.media_type, sourced.gaps, sourced.reason, blob.key as blob_key, blob.size
 from penstock.packet_documents as sourced
 left join penstock.versions as version on version.id = sourced.member_version
 left join penstock.blobs as blob on blob.id = version.blob_id
@@ -41,9 +41,10 @@ version as (
   update penstock.versions set blob_id = :blob where id = (select version_id from packet)
 )
 update penstock.packet_documents as sourced
-set first_page = merged.first_page, pages = merged.pages, reason = merged.reason, gaps = merged.gaps::jsonb
-from unnest(:places::int[], :firsts::int[], :pages::int[], :reasons::text[], :gaps::text[])
-  as merged(place, first_page, pages, reason, gaps)
+set first_page = merged.first_page, pages = merged.pages, media_type = merged.media_type, reason = merged.reason,
+  gaps = merged.gaps::jsonb
+from unnest(:places::int[], :firsts::int[], :pages::int[], :media_types::text[], :reasons::text[], :gaps::text[])
+  as merged(place, first_page, pages, media_type, reason, gaps)
 where sourced.version_id = (select version_id from packet) and sourced.place = merged.place
 
 -- name: fail_members
@@ -90,7 +91,7 @@ where document.tenant = :tenant and document.id = any (:ids::bigint[])
 
 -- name: show_packet_documents
 select sourced.version_id, sourced.place, sourced.name, sourced.member_id as document, sourced.first_page, sourced.pages, sourced.gaps,
-  coalesce(nullif(sourced.reason, ''), member.error ->> 'message', '') as reason, member.media_type,
+  coalesce(nullif(sourced.reason, ''), member.error ->> 'message', '') as reason, sourced.media_type,
   case
     when sourced.member_id is null then 'missing'
     when member.state = 'queued' and sourced.reason <> '' then 'failed'
@@ -112,14 +113,6 @@ join penstock.packets as packet on packet.version_id = document.version_id
 where document.tenant = :tenant and document.state <> 'deleted' and document.id > :after
   and (:collection::int is null or document.collection_id = :collection)
 order by document.id limit :most
-
--- name: packet_of
--- The packet that a document is a member of, while that packet's job prepares it.
-select parent.id, parent.name, parent.job_id = member.job_id as shared
-from penstock.documents as member
-join penstock.documents as parent on parent.id = member.parent_id
-join penstock.packets as packet on packet.version_id = parent.version_id
-where member.id = :document
 
 -- name: waiting_message
 -- A packet that is still a message: nobody has taken it yet, or it could not be.

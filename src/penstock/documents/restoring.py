@@ -13,9 +13,9 @@ from asyncpg import Record
 
 from penstock.database import Session, statements
 from penstock.documents.catalog import Document, show_document
-from penstock.documents.changing import KIND
 from penstock.documents.naming import share_of
 from penstock.documents.reembedding import complete_versions
+from penstock.documents.wish import PREPARE, PREPARE_PACKET
 from penstock.engine import Penstock
 from penstock.errors import NameTaken, WrongState
 
@@ -83,9 +83,16 @@ async def _enqueue(app: Penstock, tx: Session, unready: list[Record], tenant: st
     """New jobs, by document, for those that were not ready; their old ones were cancelled."""
     if not unready:
         return {}
-    calls = [app.kinds[KIND](document=row["document_id"], version=row["version_id"]) for row in unready]
+    packets = {row["document_id"] for row in unready if row["packet"]}
+    alone = [row for row in unready if row["parent_id"] not in packets]
+    calls = [
+        app.kinds[PREPARE_PACKET if row["packet"] else PREPARE](document=row["document_id"], version=row["version_id"])
+        for row in alone
+    ]
     numbers = await app.enqueue_many(calls, share=share_of(tenant, unready[0]["collection"]), tx=tx)
-    return {row["document_id"]: int(number) for row, number in zip(unready, numbers, strict=True)}
+    jobs = {row["document_id"]: int(number) for row, number in zip(alone, numbers, strict=True)}
+    # The documents of a packet are prepared by its job.
+    return jobs | {row["document_id"]: jobs[row["parent_id"]] for row in unready if row["parent_id"] in packets}
 
 
 async def _check_fate(app: Penstock, document: int, tenant: str) -> None:

@@ -22,7 +22,8 @@ with recursive family as (
   join penstock.removals as member on member.document_id = document.id and member.deleted_at >= family.deleted_at
 )
 select removal.document_id, removal.state, removal.live_id, document.version_id, collection.name as collection,
-  document.collection_id,
+  document.collection_id, document.parent_id,
+  exists (select from penstock.packets where packets.version_id = document.version_id) as packet,
   removal.due_at <= penstock.now() as too_late,
   exists (
     select from penstock.versions as version join penstock.jobs as job on job.id = version.job_id

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TypeVar
 
 from penstock.blobs import Store, Stored
+from penstock.database import Session
 from penstock.documents import (
     Announcer,
+    Published,
     Work,
     add_members,
     count_family,
@@ -53,6 +55,17 @@ class Gathered:
     members: list[tuple[str, Stored]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What was written ahead of a version's publication, and what is left for it."""
+
+    models: list[str]  # whose vectors are there for all chunks
+    chunks: int
+    words: int
+    last: Entry | None  # the last batch
+    pages: list[Page]  # the last ones
+
+
 class Preparing:
     """The handlers of documents, with what they share."""
 
@@ -72,10 +85,10 @@ class Preparing:
         if work is None:  # deleted, or a newer version has come: that one has a job of its own
             return
         async with self._store.open(work.blob_key) as file:
-            reading = await self._read(ctx, work, file)
+            reading = await self.read(ctx, work, file)
             gathered = Gathered(list(reading.pages), list(reading.gaps))
             if reading.scanned:
-                await self._read_scans(ctx, work, reading, file, gathered)
+                await self.read_scans(ctx, work, reading, file, gathered)
             if reading.facts.get("members", "0") != "0":
                 await self._unpack(ctx, work, reading, file, gathered)
         ctx.enter("chunk")
@@ -105,10 +118,12 @@ class Preparing:
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    async def _read(self, ctx: Context, work: Work, file: BinaryIO) -> Reading:
+    async def read(self, ctx: Context, work: Work, file: BinaryIO, *, timeout: float | None = None) -> Reading:
+        """The text of a file, and which of its pages only OCR can read."""
+
         async def read() -> Any:
             arguments = self._arguments(name=work.name, ocr=self._app.settings.extraction.ocr != "off")
-            return await self._boxes.call("read", file, arguments, name=work.name)
+            return await self._boxes.call("read", file, arguments, name=work.name, timeout=timeout)
 
         if work.size < LARGE:
             ctx.enter("read")
@@ -118,7 +133,7 @@ class Preparing:
     def _arguments(self, **more: Any) -> dict[str, Any]:
         return {"limits": self._app.settings.limits.model_dump(), **more}
 
-    async def _read_scans(self, ctx: Context, work: Work, reading: Reading, file: BinaryIO, gathered: Gathered) -> None:
+    async def read_scans(self, ctx: Context, work: Work, reading: Reading, file: BinaryIO, gathered: Gathered) -> None:
         """Pages that only OCR can read; each that cannot be read is a gap, and the others go on."""
         results: list[Any]
         if len(reading.scanned) <= AT_ONCE:
@@ -215,49 +230,61 @@ class Preparing:
         self, ctx: Context, work: Work, reading: Reading, gathered: Gathered, chunks: Sequence[Chunk]
     ) -> None:
         """All but the last batch go out ahead, fenced and invisible; the rest is the end of the job."""
+        staged = await self.stage(ctx, work, gathered.pages, chunks)
+        unneeded: Sequence[str] = ()
+        ctx.enter("index")
+        async with ctx.finish() as tx:
+            published = await self.publish(tx, work, reading, gathered, staged)
+            if published and (gathered.members or work.number > 1):  # an older version may have had some
+                unneeded = (await add_members(tx, self._app, work, gathered.members)).unneeded
+        await self._remove(unneeded)
+
+    async def stage(self, ctx: Context, work: Work, pages: list[Page], chunks: Sequence[Chunk]) -> Staged:
+        """Write what is large, in fenced batches that nobody sees; the rest is for `publish`."""
         await self._embedding.prepare(work.model)
         if work.begun:
             await self._clear(ctx, work)
-        staged = [work.model]
+        models = [work.model]
         if work.next_model is not None and await self._embedding.is_usable(ctx, work.next_model):
-            staged.append(work.next_model)
+            models.append(work.next_model)
         batches = [chunks[first : first + BATCH] for first in range(0, len(chunks), BATCH)]
         words = 0
         for number, batch in enumerate(batches[:-1]):
             await ctx.progress(number * BATCH, len(chunks), "chunks")
-            entries = await self._embed(ctx, work, batch, number * BATCH, staged)
+            entries = await self._embed(ctx, work, batch, number * BATCH, models)
             ctx.enter("index")
             async with ctx.write() as tx:
                 words += await self._index.stage(tx, entries)
-        pages = gathered.pages
         while sum(len(page.text) for page in pages) > PAGES_BATCH and len(pages) > 1:
             part, pages = _cut(pages)
             async with ctx.write() as tx:
                 await keep_pages(tx, work.version, part)
-        last = await self._embed(ctx, work, batches[-1], BATCH * (len(batches) - 1), staged) if batches else None
-        unneeded: Sequence[str] = ()
-        ctx.enter("index")
-        async with ctx.finish() as tx:
-            if last is not None:
-                words += await self._index.stage(tx, last)
-            published = await publish(
-                tx,
-                work,
-                media_type=reading.media_type,
-                title=reading.title,
-                facts=dict(reading.facts),
-                pages=len(gathered.pages),
-                chunks=len(chunks),
-                words=words,
-                gaps=[{"page": gap.page, "reason": gap.reason} for gap in gathered.gaps],
-                last=pages,
-                staged=staged,
-            )
-            for model in published.unwanted if published else ():
-                await forget_later(tx, self._app, work.collection, model)
-            if published and (gathered.members or work.number > 1):  # an older version may have had some
-                unneeded = (await add_members(tx, self._app, work, gathered.members)).unneeded
-        await self._remove(unneeded)
+        last = await self._embed(ctx, work, batches[-1], BATCH * (len(batches) - 1), models) if batches else None
+        return Staged(models, len(chunks), words, last, pages)
+
+    async def publish(
+        self, tx: Session, work: Work, reading: Reading, gathered: Gathered, staged: Staged
+    ) -> Published | None:
+        """The last batch and the flip to this version, in the transaction that ends the job."""
+        words = staged.words
+        if staged.last is not None:
+            words += await self._index.stage(tx, staged.last)
+        published = await publish(
+            tx,
+            work,
+            media_type=reading.media_type,
+            title=reading.title,
+            facts=dict(reading.facts),
+            pages=len(gathered.pages),
+            chunks=staged.chunks,
+            words=words,
+            gaps=[{"page": gap.page, "reason": gap.reason} for gap in gathered.gaps],
+            last=staged.pages,
+            staged=staged.models,
+        )
+        for model in published.unwanted if published else ():
+            await forget_later(tx, self._app, work.collection, model)
+        return published
 
     async def _embed(self, ctx: Context, work: Work, batch: Sequence[Chunk], first: int, staged: list[str]) -> Entry:
         """Vectors by all models that are staged; a next one that fails is left out from here on, and made up for later."""

@@ -21,6 +21,7 @@ from penstock.pipelines.checking import Checking
 from penstock.pipelines.document import Preparing
 from penstock.pipelines.embedding import model_limit
 from penstock.pipelines.message import Taking
+from penstock.pipelines.packet import Packing
 from penstock.pipelines.reembedding import Reembedding
 from penstock.pipelines.removal import Removal
 from penstock.pipelines.upkeep import Upkeep
@@ -55,6 +56,8 @@ class Product:
         preparing.ocr_call = self.app.kinds["ocr_pages"]
         taking = Taking(self.inbox, self.fetcher, self.packets, self.announcer)
         self.app.job(queue=INBOX_QUEUE, timeout="1h", retries=5)(taking.take_message)
+        packing = Packing(self.app, self.store, self.boxes, preparing, self.announcer)
+        self.app.job(queue=QUEUE, timeout="6h", retries=3, depth=limits.waiting)(packing.prepare_packet)
         removal = Removal(self.app, self.store)
         self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=3)(removal.remove_documents)
         removal.remove_call = self.app.kinds["remove_documents"]

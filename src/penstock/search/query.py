@@ -83,6 +83,8 @@ class Hit:
     heading: str
     text: str
     score: float
+    packet: int | None = None  # that the document came in
+    packet_page: int | None = None  # of its consolidated PDF
     highlights: list[tuple[int, int]] = field(default_factory=list)
     neighbours: list[Neighbour] = field(default_factory=list)
 

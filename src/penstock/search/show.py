@@ -41,6 +41,8 @@ async def show_hits(tx: Session, ranking: Ranking, query: Query) -> list[Hit]:
                 text=row["text"],
                 score=scores[row["place"] - 1],
                 highlights=highlight(row["text"], query.text, words),
+                packet=row["packet"],
+                packet_page=row["packet_page"],
                 neighbours=around.get((row["version_id"], row["ordinal"]), []),
             )
         )

@@ -45,6 +45,8 @@ class HitShown(BaseModel):
     text: str
     highlights: list[tuple[int, int]] = Field(description="Words of the question: from and before which character.")
     score: float
+    packet: int | None = Field(None, description="The packet that the document came in.")
+    packet_page: int | None = Field(None, description="The page in the packet's consolidated PDF.")
     neighbours: list[Neighbour] = Field(default_factory=list)
 
 

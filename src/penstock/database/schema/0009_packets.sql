@@ -109,6 +109,7 @@ create table penstock.packet_documents (
   member_version bigint,
   first_page     int,                        -- in the consolidated PDF; null: it is not in it
   pages          int not null default 0,
+  media_type     text,                       -- as its content says
   gaps           jsonb not null default '[]',  -- [{"page": 3, "reason": "…"}], of its own pages
   reason         text not null default '',   -- why it is not in it
   primary key (version_id, place)

@@ -72,6 +72,8 @@ from penstock.documents as document
 join penstock.versions as version on version.id = document.live_id
 join penstock.collections as collection on collection.id = document.collection_id and collection.deleted_at is null
 where document.live_id = :version and document.version_id = :version and document.state = 'ready'
+  -- A packet as a whole cannot be prepared from the PDF that was made of it.
+  and not exists (select from penstock.packets where packets.version_id = :version)
   and not exists (
     select from penstock.findings as earlier
     where earlier.document_id = document.id and earlier.check_name = :name
