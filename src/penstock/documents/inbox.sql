@@ -136,3 +136,6 @@ from penstock.inbox
 where tenant = :tenant and id > :after and (:source::text is null or source = :source)
   and (:state::text is null or state = :state)
 order by id limit :most
+
+-- name: find_message
+select id from penstock.inbox where source = :source and message_id = :message_id

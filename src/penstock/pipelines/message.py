@@ -71,7 +71,7 @@ class Taking:
             collection=chosen.collection,
             name=manifest.name,
             content=_nothing(),
-            uploaded_by=f"source {row['source']}",
+            uploaded_by=f"source {row['source']}" if row["source"] != FROM_API else manifest.uploaded_by,
             metadata=manifest.metadata,
             replace=chosen.replaces or row["number"] > 1,
         )
