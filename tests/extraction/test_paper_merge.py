@@ -55,7 +55,7 @@ def bundle(documents: Sequence[bytes], titles: Sequence[str] = ()) -> tuple[byte
 def merged(documents: Sequence[bytes], titles: Sequence[str] = (), title: str = "", **limits: int) -> Merged:
     raw, listed = bundle(documents, titles)
     parts = Parts()
-    told = merge(io.BytesIO(raw), made.arguments(**limits) | {"documents": listed, "title": title}, parts)
+    told = merge(io.BytesIO(raw), made.arguments("", **limits) | {"documents": listed, "title": title}, parts)
     assert parts.headers == [{"name": "merged.pdf"}]
     return Merged(told, parts.content)
 
