@@ -129,6 +129,7 @@ def armed() -> bytes:
         b"<</Type/Annot/Subtype/Link/Rect[0 0 9 9]/A<</S/URI/URI(javascript:alert\\(1\\))>>>>",
         b"<</Type/Annot/Subtype/FileAttachment/Rect[0 0 9 9]/FS<</Type/Filespec/F(x.exe)/EF<</F 6 0 R>>>>>>",
         b"<</Type/Annot/Subtype/Text/Rect[0 0 9 9]/Contents(a remark)/AA<</E%s>>>>" % script,
+        b"<</Type/Annot/Subtype/Text/Rect[0 0 9 9]/IRT 8 0 R>>",
         b"7 0 R",
     ]
     field = b"<</Type/Annot/Subtype/Widget/FT/Tx/T(total)/V(12)/Rect[0 0 9 9]/AA<</K%s>>>>" % script
@@ -139,6 +140,8 @@ def armed() -> bytes:
         b"<</Names[(x)%s]>>" % script,
         stream(b"MZ program", b"/Type/EmbeddedFile"),
         field,
+        b"<</Type/Annot/Subtype/Link/Rect[0 0 9 9]/A 9 0 R/Parent<</T(above)/AA<</K 9 0 R>>>>>>",
+        script,
     )
     names = b"<</JavaScript 5 0 R/EmbeddedFiles<</Names[(x.exe)<</Type/Filespec/F(x.exe)/EF<</F 6 0 R>>>>]>>>>"
     catalog = b"/Type/Catalog/OpenAction%s/AA<</WC%s>>/Names%s/AcroForm<</Fields[7 0 R]/XFA(x)/CO[7 0 R]>>" % (
@@ -164,15 +167,37 @@ def test_what_acts_by_itself_is_dropped() -> None:
             b"Filespec",
             b"OpenAction",
             b"XFA",
-            b"/AA",
         ):
             assert word not in raw, word
         notes = list(document.pages[1].obj["/Annots"])
-        assert [str(note["/Subtype"]) for note in notes].count("/Text") == 1
+        assert [str(note["/Subtype"]) for note in notes].count("/Text") == 2
         assert [str(note["/A"]["/URI"]) for note in notes if "/A" in note] == ["https://example.org"]
         names = [field.fully_qualified_name for field in document.acroform.fields]
         assert len(names) == len(set(names)) == 2  # both fields are there, one under another name
         assert {str(field.obj["/V"]) for field in document.acroform.fields} == {"12"}
+
+
+def test_links_lead_to_their_pages() -> None:
+    """By name or by place, also when two documents use the same name."""
+    document = pikepdf.open(io.BytesIO(paper("from", "to")))
+    link: dict[str, Any] = {"/Type": pikepdf.Name.Annot, "/Subtype": pikepdf.Name.Link, "/Rect": [0, 0, 9, 9]}
+    places = [
+        pikepdf.Dictionary(link | {"/Dest": pikepdf.String("there")}),
+        pikepdf.Dictionary(link | {"/A": pikepdf.Dictionary(S=pikepdf.Name.GoTo, D=pikepdf.Name("/old"))}),
+        pikepdf.Dictionary(link | {"/Dest": pikepdf.Array([document.pages[1].obj, pikepdf.Name.Fit])}),
+    ]
+    document.pages[0].obj["/Annots"] = pikepdf.Array(places)
+    tree = pikepdf.NameTree.new(document)
+    tree["there"] = pikepdf.Dictionary(D=pikepdf.Array([document.pages[1].obj, pikepdf.Name.Fit]))
+    document.Root["/Names"] = pikepdf.Dictionary(Dests=tree.obj)
+    document.Root["/Dests"] = pikepdf.Dictionary({"/old": pikepdf.Array([document.pages[1].obj, pikepdf.Name.Fit])})
+    written = io.BytesIO()
+    document.save(written)
+    with merged([written.getvalue(), written.getvalue()]).open() as result:
+        for first in (0, 2):
+            one, two, three = result.pages[first].obj["/Annots"]
+            for place in (one["/Dest"], two["/A"]["/D"], three["/Dest"]):
+                assert place[0].objgen == result.pages[first + 1].obj.objgen
 
 
 def test_damage_that_shows_only_when_contents_are_read() -> None:

@@ -11,6 +11,7 @@ from decimal import Decimal
 import pikepdf
 from pikepdf import Dictionary, Name, Object, Stream
 
+from penstock.extraction.paper.harm import is_active
 from penstock.extraction.paper.pdffile import PAGES, PdfFile
 
 # Strings and names first, so that nothing inside of them is taken for a reference.
@@ -51,7 +52,9 @@ class Copier:
         while self._waiting:
             key = self._waiting.popleft()
             held = self._document.get_object(key)
-            if isinstance(held, Stream):
+            if is_active(held):
+                self._written.put(b"null", self._numbers[key])
+            elif isinstance(held, Stream):
                 entries = self._renumbered(_without(held, "/Length").unparse())
                 self._written.put_stream(entries[2:-2], [held.read_raw_bytes()], self._numbers[key])
             else:
