@@ -84,11 +84,18 @@ def test_pages_outline_and_title() -> None:
         assert not document.get_warnings()
 
 
-def locked() -> bytes:
+def locked(user: str = "x") -> bytes:
     written = io.BytesIO()
     with pikepdf.open(io.BytesIO(paper("secret"))) as document:
-        document.save(written, encryption=pikepdf.Encryption(user="x", owner="y"))
+        document.save(written, encryption=pikepdf.Encryption(user=user, owner="y"))
     return written.getvalue()
+
+
+def test_what_opens_without_a_password_is_taken() -> None:
+    result = merged([paper("a"), locked(user="")])
+    assert result.texts == ["a", "secret"]
+    with result.open() as document:
+        assert not document.is_encrypted
 
 
 def test_what_is_broken_is_left_out() -> None:

@@ -16,6 +16,8 @@ from penstock.extraction.paper.pdffile import PAGES, PdfFile
 
 # Strings and names first, so that nothing inside of them is taken for a reference.
 _TOKEN = re.compile(rb"\((?:[^\\()]|\\.)*\)|<[0-9a-fA-F]*>|/[^\s/<>()\[\]]*|\b(\d+) (\d+) R\b", re.DOTALL)
+# A stream's length is written anew; that its content is in another file is not believed.
+_OF_FILES = {"/Length", "/F", "/FFilter", "/FDecodeParms"}
 
 Key = tuple[int, int]
 
@@ -35,7 +37,7 @@ class Copier:
             self._numbers[page.obj.objgen] = self._written.reserve()
         for page in pages:
             page.obj["/Type"] = Name.Page
-            text = self._renumbered(_without(page.obj, "/Parent").unparse())
+            text = self._renumbered(_without(page.obj, {"/Parent"}).unparse())
             number = self._numbers[page.obj.objgen]
             self._written.put(b"<</Parent %d 0 R%s" % (PAGES, text[2:]), number)
             self._written.kids.append(number)
@@ -55,7 +57,7 @@ class Copier:
             if is_active(held):
                 self._written.put(b"null", self._numbers[key])
             elif isinstance(held, Stream):
-                entries = self._renumbered(_without(held, "/Length").unparse())
+                entries = self._renumbered(_without(held, _OF_FILES).unparse())
                 self._written.put_stream(entries[2:-2], [held.read_raw_bytes()], self._numbers[key])
             else:
                 self._written.put(self._renumbered(_text(held)), self._numbers[key])
@@ -82,6 +84,6 @@ def _text(held: object) -> bytes:
     return b"%d" % held if isinstance(held, int) else f"{held:f}".encode() if isinstance(held, Decimal) else b"null"
 
 
-def _without(held: Object, left_out: str) -> Dictionary:
+def _without(held: Object, left_out: set[str]) -> Dictionary:
     """A shallow copy: what it refers to stays a reference."""
-    return Dictionary({key: value for key, value in held.items() if key != left_out})
+    return Dictionary({key: value for key, value in held.items() if key not in left_out})
