@@ -14,23 +14,28 @@ from penstock.web.problems import RESPONSES
 routes = APIRouter(prefix="/api/documents", tags=["documents"], responses=RESPONSES)
 
 
-@routes.get("/{id}/pages/{number}/image", response_class=Response, responses={200: {"content": {"image/png": {}}}})
+@routes.get(
+    "/{id}/pages/{number}/image",
+    response_class=Response,
+    responses={200: {"content": {"image/png": {}, "image/jpeg": {}}}},
+)
 async def draw_page(
     caller: Reads,
     id: DocumentId,  # noqa: A002
     number: Annotated[int, Path(ge=1, lt=2**31, description="The page, from 1 on.")],
     width: Annotated[int, Query(ge=50, le=2000, description="Pixels.")] = 1000,
 ) -> Response:
-    """A page of a PDF, a packet or an image as a PNG."""
+    """A page of a PDF, a packet or an image as a PNG, or as a JPEG where that is smaller by far."""
     shown = await documents.show_document(caller.app, id, tenant=caller.tenant)
     found = await documents.blob_of(caller.app, id, shown.live_version, tenant=caller.tenant)
     media_type = shown.media_type or ""
     if media_type != "application/pdf" and not media_type.startswith("image/"):
         raise BadValue(f"Document {id} has no pages that can be drawn: it is {media_type or 'not read yet'}.")
-    drawn: list[bytes] = []
+    drawn: list[tuple[str, bytes]] = []
 
     async def sink(header: dict[str, Any], pieces: AsyncIterator[bytes]) -> None:
-        drawn.append(b"".join([piece async for piece in pieces]))
+        kind = "image/jpeg" if header.get("media_type") == "image/jpeg" else "image/png"  # a box is not trusted
+        drawn.append((kind, b"".join([piece async for piece in pieces])))
 
     arguments = {
         "media_type": media_type,
@@ -49,4 +54,5 @@ async def draw_page(
         "Content-Security-Policy": "default-src 'none'",
         "ETag": f'"{found.digest.hex()[:32]}-{number}-{width}"',
     }
-    return Response(drawn[0], media_type="image/png", headers=headers)
+    [(kind, image)] = drawn
+    return Response(image, media_type=kind, headers=headers)
