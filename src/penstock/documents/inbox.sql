@@ -66,7 +66,7 @@ select message_id from penstock.inbox where source = :source and starts_with(mes
 
 -- name: waiting
 select count(*) from (
-  select from penstock.inbox where source = :source and state <> 'taken' limit :most
+  select from penstock.inbox where source = :source and state = 'waiting' limit :most
 ) as unsettled
 
 -- name: note_poll

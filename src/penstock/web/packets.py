@@ -54,6 +54,7 @@ class PacketWish(BaseModel):
     documents: list[Wanted] = Field(min_length=1)
     metadata: dict[str, Any] = {}
     replace: bool = Field(False, description="Make a new version if there is a packet of this name.")
+    require_all: bool | None = Field(None, description="Fail rather than have a gap.")
     message_id: str | None = Field(None, max_length=200, description="The same one again is the same packet.")
 
 

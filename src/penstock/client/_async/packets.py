@@ -51,6 +51,7 @@ class AsyncPackets:
         documents: Sequence[Mapping[str, str]],
         *,
         replace: bool = False,
+        require_all: bool | None = None,
         metadata: Mapping[str, Any] | None = None,
         message_id: str | None = None,
     ) -> AcceptedPacket:
@@ -60,6 +61,7 @@ class AsyncPackets:
             "name": name,
             "documents": [dict(each) for each in documents],
             "replace": replace,
+            "require_all": require_all,
             "metadata": dict(metadata or {}),
             "message_id": message_id or os.urandom(16).hex(),  # a request whose answer was lost is not done again
         }

@@ -52,6 +52,7 @@ class Packets:
         documents: Sequence[Mapping[str, str]],
         *,
         replace: bool = False,
+        require_all: bool | None = None,
         metadata: Mapping[str, Any] | None = None,
         message_id: str | None = None,
     ) -> AcceptedPacket:
@@ -61,6 +62,7 @@ class Packets:
             "name": name,
             "documents": [dict(each) for each in documents],
             "replace": replace,
+            "require_all": require_all,
             "metadata": dict(metadata or {}),
             "message_id": message_id or os.urandom(16).hex(),  # a request whose answer was lost is not done again
         }
