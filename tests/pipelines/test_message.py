@@ -24,7 +24,7 @@ async def taking(
     database_url: DatabaseUrl, home: Path, fetch: dict[str, Any] | None = None, **source: Any
 ) -> AsyncIterator[Product]:
     """The product with a worker and a source `orders`."""
-    settings = {"pool": {"size": 4}, "fetch": fetch or {}, "sources": {"orders": SOURCE | source}}
+    settings: dict[str, Any] = {"pool": {"size": 4}, "fetch": fetch or {}, "sources": {"orders": SOURCE | source}}
     product = Product(database_url=database_url, home=home, **settings)
     stop = asyncio.Event()
     async with product:
