@@ -22,6 +22,7 @@ from penstock.cli import (
     doctor,
     documents,
     fleet,
+    health,
     inbox,
     jobs,
     key,
@@ -73,6 +74,7 @@ app.command("why")(why.why)
 app.command("pause")(pausing.pause)
 app.command("resume")(pausing.resume)
 app.command("doctor")(doctor.doctor)
+app.command("health")(health.health)
 app.command("config")(config.config)
 app.add_typer(db.app, name="db")
 
