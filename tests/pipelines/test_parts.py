@@ -23,6 +23,8 @@ The claimant was admitted in March and has been unable to work since then.
 Benefits are payable from the first day after the end of the waiting period.
 No other insurer has been notified of this claim at the time of writing.
 The policy was in force at the time of the event, as the insurer confirmed.
+A further examination is recommended in three months, at the same hospital.
+The patient may go back to light duties after six weeks, if nothing happens.
 """
 RULE = '[[rule]]\nname = "mine"\nlabel = "B"\nweight = 3\n'
 HEAD = 'labels = ["cover", "A", "B", "other"]\n'
@@ -64,7 +66,7 @@ def test_a_packet_falls_into_its_parts(rules: Rules) -> None:
 
 def test_no_pages_and_one_page(rules: Rules) -> None:
     assert classify([], rules) == []
-    assert labels(classify(pages(""), rules)) == ["other"]
+    assert [(part.label, part.confidence <= 0.5) for part in classify(pages(""), rules)] == [("other", True)]
     assert labels(classify(pages("PART B\nFindings" + PROSE), rules)) == ["B"]
 
 
@@ -137,6 +139,16 @@ def test_numbered_parts_count_only_where_nothing_has_a_letter(rules: Rules) -> N
     assert labels(classify(made, rules)) == ["A", "A"]
 
 
+def test_a_packet_may_have_its_own_word_for_parts(rules: Rules) -> None:
+    made = pages("ENVELOPE A\nTechnical" + PROSE, PROSE, "ENVELOPE B\nFinancial" + PROSE)
+    assert labels(classify(made, rules)) == ["A", "A", "B"]
+    made = pages("PART A\nStatement" + PROSE, "EXHIBIT A\nLetter", "EXHIBIT B\nPayslip")
+    assert labels(classify(made, rules)) == ["A", "other", "other"]
+    [nothing] = classify(pages("VITAMIN B\nIs healthy" + PROSE), rules)
+    assert nothing.label != "B"
+    assert nothing.confidence <= 0.5
+
+
 def test_a_new_document_makes_a_change_cheaper(rules: Rules) -> None:
     texts = ("PART A\nStatement" + PROSE, "Letter of reference\nKind regards")
     one = classify(pages(*texts), rules)
@@ -194,12 +206,17 @@ def test_a_missing_rules_file_is_told(tmp_path: Path) -> None:
 
 
 def test_rules_of_ones_own_add_to_the_built_in_ones(tmp_path: Path, rules: Rules) -> None:
-    made = pages("ENVELOPE A\nTechnical" + PROSE, "ENVELOPE B\nFinancial" + PROSE, PROSE, "PRICE LIST\nPipe 20.00")
+    made = pages("Personal record" + PROSE, "Opinion" + PROSE, PROSE, "PRICE LIST\nPipe 20.00\nTap 8.00\nTube 9.00")
     assert "B" not in labels(classify(made, rules))
     path = tmp_path / "own.toml"
-    marker = '[[rule]]\nlabel = "{0}"\nkind = "marker"\nwords = ["envelope"]\nletters = ["{0}"]\nwhere = "title"\nweight = 4\n'
+    title = '[[rule]]\nlabel = "{}"\nkind = "keywords"\nkeywords = ["{}"]\nwhere = "title"\nweight = 6\n'
     price = '[[rule]]\nlabel = "other"\nkind = "pattern"\npattern = \'^price li[s5]t\'\nwhere = "title"\nweight = 4\n'
-    path.write_text('extends = true\nwithout = ["blank"]\n' + marker.format("A") + marker.format("B") + price)
+    path.write_text(
+        'extends = true\nwithout = ["blank"]\n'
+        + title.format("A", "personal record")
+        + title.format("B", "opinion")
+        + price
+    )
     own = load_rules(path)
     assert labels(classify(made, own)) == ["A", "B", "B", "other"]
     assert len(own.rules) == len(rules.rules) + 2

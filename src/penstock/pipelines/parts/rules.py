@@ -18,7 +18,7 @@ from penstock.pipelines.parts.pattern import compile_pattern
 from penstock.pipelines.parts.sequence import Costs, Steps
 
 BUILT_IN = Path(__file__).with_name("rules.toml")
-PAGES = ("any", "first", "first-of-document")
+PAGES = ("any", "first", "later", "first-of-document")
 OF_KIND = {
     "marker": {"words", "letters", "where"},
     "pattern": {"pattern", "where"},
@@ -29,7 +29,7 @@ OF_ALL = {"name", "label", "kind", "weight", "page", "fallback"}
 OF_FILE = {"extends", "without", "labels", "cover", "other", "sequence", "rule"}
 FEATURES = (
     *("lines", "characters", "words_per_line", "digit_share", "capital_share", "short_line_share", "form_share"),
-    *("prose_share", "leader_lines", "blank", "titled", "listed", "unheaded"),
+    *("prose_share", "leader_lines", "blank", "titled", "flowing", "listed", "unheaded"),
 )
 MOST_RULES = 1_000
 
