@@ -8,4 +8,5 @@ MEASURES: dict[str, Measure] = {
     "parts-unseen": accuracy.measure_unseen,
     "parts-strange": accuracy.measure_strange,
     "parts-fresh": accuracy.measure_fresh,
+    "parts-last": accuracy.measure_last,
 }

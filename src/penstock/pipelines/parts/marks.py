@@ -18,7 +18,7 @@ NUMBER = re.compile(r"^\W{0,4}(?:[^\W\d]{1,6}\W{0,3})?\d{1,3}(?!\d)")  # `- page
 END = re.compile(r"^\W{0,3}$")
 CODE = re.compile(r"^\W?([A-Z]) ?[.:,\-–] ?\d{1,2}(?!\d)|^\W?([A-Z])\d{1,2}(?:\.\d{1,2}){1,3}\b")
 LETTERED = re.compile(r"^([A-Z]) ?[.):–-]+ ?[A-Z]\w{2}")
-CORNER = re.compile(r"(?<![\w.])([A-Z]) ?[-/] ?\d{1,3}\W{0,2}$")
+CORNER = re.compile(r"(?<![\w.])([A-Z]) ?[-/] ?\d{1,3}\W{0,2}$|^\W?([A-Z]) ?\d{1,3}\W?$")  # `A / 2`, or `A12` alone
 ANY = "*"  # before a word that no rule has
 LISTED = re.compile(r"^(?:\W{0,2}[\[(|☐☒☑□■✓✔•·*–-]|\d{1,2}[.)] )|(?:\. ?){3,160}\d{1,4}$")
 
@@ -144,5 +144,7 @@ def _bare(leaf: Leaf, place: int, line: Line, letters: Collection[str]) -> Itera
         letter = next(filter(None, found.groups()))
         if letter in letters:
             yield Mark("", letter, place, heading=True)
-    elif leaf.is_in(place, "edges") and not line.prose and (found := CORNER.search(line.text)) and found[1] in letters:
-        yield Mark("", found[1], place, running=True, numbered=True)
+    elif leaf.is_in(place, "edges") and not line.prose and (found := CORNER.search(line.text)):
+        letter = next(filter(None, found.groups()))
+        if letter in letters:
+            yield Mark("", letter, place, running=True, numbered=True)

@@ -42,7 +42,8 @@ def _named(looks: Sequence[Look], rules: Rules) -> bool:
     fitting = [
         rule for rule in rules.of_kind("marker") if not rule.fallback and any(_fits(rule, look) for look in looks)
     ]
-    return any(rule.words for rule in fitting) or len({rule.label for rule in fitting}) > 1
+    named = {rule.label for rule in fitting} - {rules.other}
+    return len(named) > 1 or any(rule.words for rule in fitting if rule.label in named)
 
 
 def _looks(leaves: Sequence[Leaf], rules: Rules) -> Iterator[Look]:
