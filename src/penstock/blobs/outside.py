@@ -37,6 +37,11 @@ class Bucket:
     objects: "ObjectStore"
 
     @property
+    def place(self) -> str:
+        """What it is called in sentences; the whole address is a secret of the settings, which no text may quote."""
+        return "the bucket " + self.url.partition("://")[2].rpartition("@")[2]
+
+    @property
     def resumes(self) -> bool:
         """Whether a listing can begin behind a key. S3 and GCS list in the order of keys; Azure may have another order."""
         return not self.url.startswith("az:")
@@ -85,12 +90,12 @@ class Bucket:
             yield
         except FileNotFoundError:
             if not key:
-                raise Transient(f"There is nothing at {self.url}: make the bucket, or correct the url.") from None
-            raise NotFound(f"There is no {key} in {self.url}.") from None
+                raise Transient(f"Listing {self.place} failed: it is not there. Make it, or correct the url.") from None
+            raise NotFound(f"There is no {key} in {self.place}.") from None
         except InvalidPathError as error:
             raise Transient(self._bad_key(key, str(error))) from None
         except PreconditionError:
-            raise Transient(f"{key} in {self.url} was changed while it was read: it is read again.") from None
+            raise Transient(f"{key} in {self.place} was changed while it was read: it is read again.") from None
         except (BaseError, OSError) as error:
             text = str(error)
         else:
@@ -101,12 +106,12 @@ class Bucket:
         found = re.search(r'[Pp]ath "([^"]{1,500})"', text)
         name = ascii(key or (found[1] if found else "an object"))
         return (
-            f"In {self.url} there is {name}, a key with an empty part, a dot or a control character as a part, which no client "
-            "can name safely: rename or remove it, or set the url to a prefix without it."
+            f"In {self.place} there is {name}: a key with an empty part, a part of dots or a control character stops the "
+            "listing. Rename or remove it, or set the url to a prefix without it."
         )
 
     def _reason(self, key: str, text: str) -> str:
-        doing = f"Reading {key} from {self.url}" if key else f"Listing {self.url}"
+        doing = f"Reading {key} from {self.place}" if key else f"Listing {self.place}"
         if re.search(r"NoSuchBucket|ContainerNotFound", text):
             return f"{doing} failed: there is no such bucket. Make it, or correct the url."
         if re.search(r"status code: 40[13]|AccessDenied|Unauthenticated|PermissionDenied", text):

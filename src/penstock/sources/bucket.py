@@ -85,7 +85,7 @@ class BucketSource:
             self._seen_turn = (position.turn, now)
         state = position.value or BEGIN
         if state["after"] is None:
-            return max(0.0, min(every, state["ended"] + every - time.time()))
+            return max(0.0, min(every, float(state["ended"]) + every - time.time()))
         if self._turn == position.turn:
             return 0.0
         return max(0.0, min(every, self._seen_turn[1] + ABANDONED - now))
