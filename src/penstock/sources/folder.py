@@ -7,6 +7,7 @@ of at once by watchfiles; where that is missing or fails, the folder is looked t
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,7 +25,8 @@ from penstock.telemetry import log
 TOGETHER = 256 * 2**20  # bytes that are stored before a batch is received
 LOOK_AGAIN_AFTER = 30.0  # seconds of taking
 PATIENCE = 60.0  # seconds in which a file that cannot be opened may become readable
-SHARE = 10  # a look that took a second is followed by ten without one
+MOST_SAID = 1000
+SHARE, LONGEST_REST = 10, 60.0  # a look that took a second is followed by ten without one
 
 
 @dataclass(slots=True)
@@ -52,7 +54,9 @@ class FolderSource:
         self._settle = desk.chosen.settle.total_seconds()
         self._seen: dict[str, Seen] = {}
         self._wake = asyncio.Event()
+        self._looked = False
         self._rested_until = 0.0
+        self._said: set[str] = set()  # what may not be looked at, each once
         self._start = random.random()  # noqa: S311  workers begin at different places, and seldom meet
 
     async def run(self) -> None:
@@ -81,10 +85,11 @@ class FolderSource:
         """Look through the folder, and take what is complete; whether there is more than that."""
         loop = asyncio.get_running_loop()
         began = loop.time()
+        self._looked = True
         self._wake.clear()
         found = await asyncio.to_thread(self._look)
         now = loop.time()
-        self._rested_until = now + min(SHARE * (now - began), self.desk.chosen.poll_every.total_seconds())
+        self._rested_until = now + min(SHARE * (now - began), LONGEST_REST)
         self._compare(found, now)
         due = [seen for seen in self._seen.values() if not seen.taken and seen.due <= now]
         turn = int(self._start * len(due))
@@ -99,6 +104,9 @@ class FolderSource:
 
     async def rest(self, seconds: float) -> None:
         """Until a change is heard of, or something that was seen may be complete."""
+        if not self._looked:  # the inbox is full: nothing that is heard of could be taken
+            await asyncio.sleep(seconds)
+        self._looked = False
         now = asyncio.get_running_loop().time()
         soonest = min((seen.due for seen in self._seen.values() if not seen.taken), default=now + seconds)
         with suppress(TimeoutError):
@@ -108,7 +116,8 @@ class FolderSource:
 
     def _look(self) -> list[Parcel]:
         try:
-            return parcels(walk(self.top, wanted=self._wanted, without=OURS), packets=self._packets)
+            leaves = walk(self.top, wanted=self._wanted, without=OURS, closed=self._say_closed)
+            return parcels(leaves, packets=self._packets)
         except FileNotFoundError:
             raise self._missing() from None
         except OSError as error:
@@ -116,6 +125,16 @@ class FolderSource:
                 f"The folder {self.top} of the source {self.desk.name} cannot be looked through ({error.strerror}): let the "
                 f"account of the worker read it, or correct sources.{self.desk.name}.folder."
             ) from None
+
+    def _say_closed(self, path: str, error: OSError) -> None:
+        if path not in self._said and len(self._said) < MOST_SAID:
+            self._said.add(path)
+            log.warning(
+                "something in a folder may not be looked at",
+                source=self.desk.name,
+                path=ascii(path),
+                error=error.strerror,
+            )
 
     def _missing(self) -> Trouble:
         return Trouble(
@@ -146,6 +165,7 @@ class FolderSource:
         except ImportError:
             log.info("install penstock[folder] to hear of new files at once", source=self.desk.name)
             return
+        logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it tells of every change
         try:
             async for _ in awatch(self.top, watch_filter=None):
                 self._wake.set()
@@ -155,26 +175,22 @@ class FolderSource:
     # -- taking ---------------------------------------------------------------------------------------------------------
 
     async def _take(self, batch: Sequence[Seen]) -> None:
-        ready: dict[str, tuple[Seen, Message]] = {}
-        for seen in batch:
-            message = await self._read(seen)
-            if message is not None:
-                ready[message.id] = seen, message
-        news = await self.desk.news([message for _, message in ready.values()])
+        ready = [(seen, message) for seen in batch if (message := await self._read(seen)) is not None]
+        news = {message.id for message in await self.desk.news([message for _, message in ready])}
         brought = []
-        for message in news:
-            seen, _ = ready[message.id]
-            stored = [] if message.poison else await self._store(seen.parcel, message)
+        for seen, message in ready:
+            stored: list[Stored] | None = []
+            if message.id in news and not message.poison:
+                stored = await self._store(seen.parcel, message)
             if stored is None:
                 self._later(seen, self._settle)
-                del ready[message.id]
-                continue
-            brought.append(Message(message.id, message.payload, stored, message.poison))
+            elif message.id in news:
+                brought.append(Message(message.id, message.payload, stored, message.poison))
         if brought:
             await self._receive(brought)
         now = asyncio.get_running_loop().time()
-        for seen, _ in ready.values():
-            seen.taken = seen.due <= now  # one that cannot be opened is looked at again
+        for seen, _ in ready:
+            seen.taken = seen.due <= now  # else it was put off
 
     async def _read(self, seen: Seen) -> Message | None:
         """Its message; None if it is not complete, or cannot be read as yet."""
@@ -217,7 +233,7 @@ class FolderSource:
         return None
 
     def _later(self, seen: Seen, seconds: float) -> None:
-        seen.due = asyncio.get_running_loop().time() + seconds
+        seen.due = asyncio.get_running_loop().time() + max(seconds, 0.1)
 
     async def _receive(self, messages: Sequence[Message]) -> None:
         """A folder has no position; its turn counts what came. The order is nobody's: who was overtaken goes again."""

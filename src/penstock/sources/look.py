@@ -10,12 +10,9 @@ import hashlib
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-
-from penstock.telemetry import log
+from typing import NamedTuple
 
 PIECE = 2**20
 GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE, errno.ENXIO}  # or a link, or something else by now
@@ -25,8 +22,7 @@ class Changed(Exception):
     """The file is not what was seen of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """A file as it was seen."""
 
     path: str  # below the folder, with / between
@@ -36,8 +32,18 @@ class Leaf:
     inode: int
 
 
-def walk(top: Path, below: str = "", *, wanted: Callable[[str], bool], without: Collection[str] = ()) -> Iterator[Leaf]:
-    """All files below a folder, but for the folders `without` directly below it; raises only what concerns the first one."""
+def walk(
+    top: Path,
+    below: str = "",
+    *,
+    wanted: Callable[[str], bool],
+    without: Collection[str] = (),
+    closed: Callable[[str, OSError], None] = lambda _path, _error: None,
+) -> Iterator[Leaf]:
+    """All files below a folder, but for the folders `without` directly below it; raises only what concerns the first one.
+
+    `closed` hears of what may not be looked at further down.
+    """
     folders = [below]
     while folders:
         folder = folders.pop()
@@ -46,19 +52,22 @@ def walk(top: Path, below: str = "", *, wanted: Callable[[str], bool], without: 
         except OSError as error:
             if folder == below:
                 raise
-            if not isinstance(error, FileNotFoundError | NotADirectoryError):  # these have gone since
-                log.warning("a folder cannot be looked through", folder=_shown(folder), error=error.strerror)
+            if error.errno not in GONE:
+                closed(folder, error)
             continue
         with entries:
             for entry in entries:
                 path = f"{folder}/{entry.name}" if folder else entry.name
                 if entry.name.startswith(".") or path in without:
                     continue
-                with suppress(FileNotFoundError):  # gone since
+                try:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(path)
                     elif entry.is_file(follow_symlinks=False) and wanted(entry.name):
                         yield leaf(path, entry.stat(follow_symlinks=False))
+                except OSError as error:
+                    if error.errno not in GONE:
+                        closed(path, error)
 
 
 def leaf(path: str, seen: os.stat_result) -> Leaf:
@@ -123,7 +132,3 @@ async def pieces(top: Path, seen: Leaf) -> AsyncIterator[bytes]:
         await asyncio.to_thread(check_leaf, file, seen)
     finally:
         os.close(file)
-
-
-def _shown(path: str) -> str:
-    return path.encode("utf-8", "replace").decode()
