@@ -72,7 +72,15 @@ async def test_files_are_taken_when_they_are_complete(
     every = {"poll_every": "1h" if watched else "100ms"}
     async with watching(database_url, tmp_path, pattern="*.txt, *.md", **every) as (product, source, top):
         put(tmp_path / "outside.txt")
-        for name in ("first.txt", "deep/er/second.MD", "other.pdf", ".hidden.txt", ".git/x.txt", "done/x.txt"):
+        for name in (
+            "first.txt",
+            "deep/er/second.MD",
+            "other.pdf",
+            ".hidden.txt",
+            ".git/x.txt",
+            "done/x.txt",
+            "~$first.txt",
+        ):
             put(top / name, f"This is {name}.")
         (top / "link.txt").symlink_to(tmp_path / "outside.txt")
         (top / "folder").symlink_to(tmp_path)
@@ -317,6 +325,34 @@ async def test_a_folder_below_becomes_a_packet(database_url: DatabaseUrl, tmp_pa
         assert (top / "done" / "case (2)" / "more" / "c.txt").exists()
         assert not (top / "case").exists()
         assert (top / "beside.txt").exists()
+
+
+async def test_while_the_inbox_is_full_nothing_is_looked_at(database_url: DatabaseUrl, tmp_path: Path) -> None:
+    """And what is heard of meanwhile does not make it ask all the time."""
+    async with watching(database_url, tmp_path, batch=1, waiting=2, poll_every="200ms") as (product, source, top):
+        await product.app.pause(queue="inbox")
+        for number in range(5):
+            put(top / f"{number}.txt", f"Page {number}.")
+        running = asyncio.create_task(source.run())
+        await _until(product, 2)
+        asked = 0
+        real = Desk.has_room
+
+        async def has_room(desk: Desk) -> bool:
+            nonlocal asked
+            asked += 1
+            put(top / "5.txt", str(asked))
+            return await real(desk)
+
+        with pytest.MonkeyPatch.context() as context:
+            context.setattr(Desk, "has_room", has_room)
+            await asyncio.wait([running], timeout=1.2)
+        assert asked < 10
+        assert len(await rows(product, "select from penstock.inbox")) == 2
+        await product.app.resume(queue="inbox")
+        await _until(product, 6)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_folder_that_is_not_there_is_said(database_url: DatabaseUrl, tmp_path: Path) -> None:

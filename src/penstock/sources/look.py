@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PIECE = 2**20
+HIDDEN = (".", "~$")  # the second is what Office writes beside an open document
 GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE, errno.ENXIO}  # or a link, or something else by now
 
 
@@ -58,7 +59,7 @@ def walk(
         with entries:
             for entry in entries:
                 path = f"{folder}/{entry.name}" if folder else entry.name
-                if entry.name.startswith(".") or path in without:
+                if entry.name.startswith(HIDDEN) or path in without:
                     continue
                 try:
                     if entry.is_dir(follow_symlinks=False):
