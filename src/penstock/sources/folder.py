@@ -211,7 +211,7 @@ class FolderSource:
             if not patient:
                 log.warning("a file cannot be read", source=self.desk.name, file=ascii(parcel.name), error=str(error))
         else:
-            return parcel.message(digests, moves=self._moves)
+            return parcel.message(digests)
         return None
 
     async def _store(self, parcel: Parcel, message: Message) -> list[Stored] | None:
@@ -224,7 +224,7 @@ class FolderSource:
                 digests.append(kept.digest)
                 if stored.setdefault(kept.digest, kept) is not kept:
                     await self.desk.store.remove(kept.key)
-            if parcel.message(digests, moves=self._moves).id == message.id:
+            if parcel.message(digests).id == message.id:
                 return list(stored.values())
         except (Changed, BodyTooLarge):
             log.info("a file was changed while it was taken", source=self.desk.name, file=ascii(parcel.name))

@@ -29,7 +29,7 @@ class Leaf(NamedTuple):
     path: str  # below the folder, with / between
     size: int
     modified: int  # nanoseconds
-    changed: int  # the same of its name, owner or rights: a file that becomes readable is another one
+    changed: int  # the same, also of its name, owner and rights: one that becomes readable is another file
     inode: int
 
 

@@ -17,8 +17,6 @@ from penstock.errors import BadValue
 from penstock.settings import Settings
 from penstock.sources.look import Leaf, hash_leaf, leaf, walk
 
-SECOND = 10**9
-
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
@@ -48,13 +46,10 @@ class Parcel:
             )
         return ""
 
-    def message(self, digests: Sequence[bytes], *, moves: bool) -> Message:
-        """With its time: content that was here before, and has come back, is taken again. When files are moved away, one that
-        comes again as it was has at least another time of its name."""
-        seconds = max(each.modified for each in self.leaves) // SECOND
-        payload: dict[str, Any] = {"name": self.name, "modified": seconds}
-        if moves:
-            payload["arrived"] = max(each.changed for each in self.leaves) // SECOND
+    def message(self, digests: Sequence[bytes]) -> Message:
+        """With the time of its last change, which nobody can set: content that was here before, and has come back, is another
+        message, even if a backup has restored it with its old time."""
+        payload: dict[str, Any] = {"name": self.name, "changed": max(each.changed for each in self.leaves)}
         if self.packet:
             payload["documents"] = [
                 {"name": _text(name), DIGEST: digest.hex()} for name, digest in zip(self._inner(), digests, strict=True)
