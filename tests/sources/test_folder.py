@@ -15,7 +15,7 @@ from penstock.documents import list_documents, read_text, show_document
 from penstock.documents.manifest import DIGEST
 from penstock.pipelines import Product
 from penstock.settings import DatabaseUrl
-from penstock.sources import Desk, Fate, Trouble, folder
+from penstock.sources import Desk, Fate, Trouble, folder, shelf
 from penstock.sources.folder import FolderSource, open_source
 from penstock.sources.look import Changed, hash_leaf, name_filter, pieces, walk
 from tests.pipelines.test_message import rows, taking, until_settled
@@ -283,6 +283,10 @@ async def test_files_move_when_they_are_done_with(database_url: DatabaseUrl, tmp
             "failed/b.txt": "Bad.",
             "failed/b.txt.reason.txt": "It is torn.\n",
         }
+        with pytest.MonkeyPatch.context() as context:
+            context.setattr(shelf, "parcel_at", _unreadable)
+            await source.tell(fates([bad]))
+        assert (top / "failed" / "b.txt").exists(), "one that cannot be read is left"
         await source.tell(fates([bad]))  # redriven
         assert (top / "done" / "b.txt").exists()
         assert not list((top / "failed").iterdir())
@@ -295,6 +299,10 @@ async def test_files_move_when_they_are_done_with(database_url: DatabaseUrl, tmp
         await source.tell(fates(found))
         assert _tree(top)["b.txt"] == "Better still.", "it was changed since it was taken"
         assert _tree(top)["done/sub/a (2).txt"] == "One."
+
+
+def _unreadable(*_: Any, **__: Any) -> None:
+    raise PermissionError(13, "Permission denied")
 
 
 def _tree(top: Path) -> dict[str, str]:

@@ -56,6 +56,9 @@ class Shelf:
             return parcel is not None and parcel.has(mark, top)
         except Changed:  # just now: what it becomes is another message
             return False
+        except OSError as error:  # one file that nobody can read any more holds up no others
+            log.warning("a file is left where it is, because it cannot be read", file=ascii(name), error=error.strerror)
+            return False
 
     def _move(self, source: Path, shelf: Path, name: str) -> Path:
         target, number = shelf / name, 1
