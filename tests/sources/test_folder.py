@@ -34,7 +34,7 @@ async def watching(
 ) -> AsyncIterator[tuple[Product, FolderSource, Path]]:
     top = home / "in"
     top.mkdir(exist_ok=True)
-    settings = {"type": "folder", "folder": top, "settle": "50ms", "poll_every": "10s"} | chosen
+    settings: dict[str, Any] = {"type": "folder", "folder": top, "settle": "50ms", "poll_every": "10s"} | chosen
     async with taking(database_url, home, **settings) as product:
         yield product, opened(product), top
 

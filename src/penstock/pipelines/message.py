@@ -48,7 +48,7 @@ class Taking:
         self._packets = packets
         self._intake: Intake = packets.intake
         self._announcer = announcer
-        self._buckets: dict[tuple[str, str | None], Any] = {}  # each has connections of its own
+        self._buckets: dict[tuple[str, str | None, str], Any] = {}  # each has connections of its own
 
     async def take_message(self, ctx: Context, message: int) -> dict[str, Any] | None:
         """Make what a message asks for, once."""
@@ -232,9 +232,10 @@ class Taking:
             )
         own = chosen.type == "bucket"
         endpoint, options = (chosen.endpoint, chosen.options) if own else (chosen.blobs_endpoint, chosen.blobs_options)
-        if (url, endpoint) not in self._buckets:
-            self._buckets[url, endpoint] = open_bucket(url, endpoint, options)
-        return self._buckets[url, endpoint]
+        secret = options.get_secret_value() if options else ""  # two sources may see one bucket with other eyes
+        if (url, endpoint, secret) not in self._buckets:
+            self._buckets[url, endpoint, secret] = open_bucket(url, endpoint, options)
+        return self._buckets[url, endpoint, secret]
 
 
 async def _nothing() -> AsyncIterator[bytes]:
