@@ -27,7 +27,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 LARGE = 2**25  # bytes that glibc takes from the system and gives back by themselves
 KEPT_FREE = 2**27  # bytes at the end of the heap
 MUCH = 0.5  # of the memory of a box: one that has had more gives back what is free before it answers
-MOMENT = 0.1  # seconds without a task, after which it does so anyway
+MOMENT = 0.5  # seconds without a task, after which it does so anyway
 KEPT = "kept-"  # how the names of such folders begin
 
 Task = Callable[[BinaryIO, dict[str, Any], Reply], Any]
