@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -60,6 +60,7 @@ class Position:
     turn: int
     swept_at: datetime | None = None
     sweep: Any = None  # where a comparison of everything goes on
+    swept_ago: timedelta | None = None  # by the clock of the database
 
 
 @dataclass(slots=True)
@@ -101,7 +102,7 @@ class Inbox:
             await self._repeat(sql.position.first, source=source, tenant=tenant)
             row = await self._repeat(sql.read_position.first, source=source)
         value, sweep = (None if text is None else json.loads(text) for text in (row["position"], row["sweep"]))
-        return Position(value, row["turn"], row["swept_at"], sweep)
+        return Position(value, row["turn"], row["swept_at"], sweep, row["swept_ago"])
 
     async def unknown(self, source: str, ids: Sequence[str]) -> list[str]:
         """Those of these messages that never came."""
@@ -129,9 +130,9 @@ class Inbox:
         most = self.source(source).waiting
         return int(await self._repeat(sql.waiting.value, source=source, most=most)) >= most
 
-    async def note_poll(self, source: str) -> None:
-        """The source has answered."""
-        await self._repeat(sql.note_poll.run, source=source)
+    async def note_poll(self, source: str, finding: str = "") -> None:
+        """The source has answered, and perhaps something is wrong with a part of it."""
+        await self._repeat(sql.note_poll.run, source=source, finding=finding[:2000].replace("\0", ""))
 
     async def note_trouble(self, source: str, error: str) -> None:
         """The source does not answer; shown by `penstock sources` and `doctor` until it does."""
