@@ -105,6 +105,7 @@ class MySqlConnection:
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
+        self._is_dropped = False
 
     async def describe(self, query: str) -> list[Column]:
         async with asyncio.timeout(CALL), self._driver.cursor() as cursor:
@@ -150,9 +151,10 @@ class MySqlConnection:
 
     @property
     def is_open(self) -> bool:
-        return bool(self._driver.connected)
+        return not self._is_dropped
 
     def drop(self) -> None:
+        self._is_dropped = True
         self._driver.close()
 
     async def close(self) -> None:
