@@ -1,0 +1,8 @@
+"""`./dev bench packet`: messages of other systems, and what becomes of them."""
+
+from benchmarks.packet import intake
+from benchmarks.suite import Measure
+
+MEASURES: dict[str, Measure] = {
+    "intake": intake.measure,
+}
