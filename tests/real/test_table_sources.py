@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 
 from penstock.settings import DatabaseUrl
 from penstock.sources import Fate, Trouble
+from penstock.sources.table.dialect import choose_dialect
+from penstock.sources.table.line import Line
+from penstock.sources.table.queries import Key
 from tests.sources.reading import reading
 from tests.sources.servers import PASSWORD, MariaDb, mariadb
 
@@ -179,3 +183,20 @@ async def test_trouble_and_a_restart(database_url: DatabaseUrl, tmp_path: Path, 
         await read.poll()
         assert await read.ids() == ["1", "2"]
         await again._driver.ensure_closed()
+
+
+async def test_keys_are_found_by_indexes(database_url: DatabaseUrl, tmp_path: Path, server: MariaDb, erp: Erp) -> None:
+    await erp.run(
+        "create table orders (id int primary key, name varchar(100), at datetime(6), key (at, id))",
+        "insert into orders select seq, repeat('n', 90), '2026-01-01' + interval seq second from seq_1_to_20000",
+        "analyze table orders",
+    )
+    for order_by, low in (("id", Key("19000", "19000")), ("at", Key("2026-01-01 05:00:00.000000", "18000"))):
+        async with reading(database_url, tmp_path, url=server.url, order_by=order_by) as read:
+            line = Line(choose_dialect(server.url), read.source.desk.chosen)
+            async with line.open() as (connection, queries):
+                asked = [queries.newer(low, 10), queries.again(low, low, None, 5000), queries.page("500", 10)]
+                for query in asked:
+                    [plan] = await connection.fetch(replace(query, text=f"explain {query.text}"))
+                    assert plan[3] == "range", (query.text, plan)
+            await line.close()

@@ -81,7 +81,7 @@ class Erp:
                         self.written += 2 * -(-count // 2)
                 finally:
                     connection.terminate()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
                 await asyncio.sleep(0.1)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from penstock.settings import DatabaseUrl
 from penstock.sources import Fate, Sources, Trouble
 from penstock.sources.table import open_source
 from penstock.sources.table.dialect import choose_dialect
+from penstock.sources.table.line import Line
+from penstock.sources.table.queries import Key
 from tests.pipelines.test_message import order, taking, until_settled
 from tests.sources.reading import NAME, Reading, reading
 
@@ -426,3 +429,26 @@ async def test_a_column_of_another_type_begins_anew(database_url: DatabaseUrl, t
     async with reading(database_url, tmp_path, columns="name") as read:
         await read.poll()
         assert (sorted(await read.ids()), await read.counted()) == (["10", "10a", "11", "8", "9"], (5, 4))
+
+
+@pytest.mark.parametrize("order_by", ["id", "at"])
+async def test_the_other_database_finds_keys_by_its_indexes(
+    database_url: DatabaseUrl, tmp_path: Path, outside: Any, order_by: str
+) -> None:
+    """However large the table is, and however many rows have the same time."""
+    await outside.execute("create table orders (id int primary key, name text, at timestamptz)")
+    await outside.execute("insert into orders select n, 'n', '2026-03-01' from generate_series(1, 20000) as n")
+    await outside.execute("create index on orders (at, id)")
+    await outside.execute("analyze orders")
+    async with reading(database_url, tmp_path, order_by=order_by) as read:
+        line = Line(choose_dialect(database_url.reveal()), read.source.desk.chosen)
+        async with line.open() as (connection, queries):
+            low = Key("19000" if order_by == "id" else "2026-03-01 00:00+00", "19000")
+            asked = [queries.newer(low, 10), queries.page("500", 10), queries.whole(["5", "6"], low)]
+            if order_by == "id":
+                asked.append(queries.again(low, low, None, 5000))
+            for query in asked:
+                plan = "\n".join(row[0] for row in await connection.fetch(replace(query, text=f"explain {query.text}")))
+                assert "Seq Scan" not in plan, plan
+                assert "Index" in plan
+        await line.close()

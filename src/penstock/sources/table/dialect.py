@@ -66,6 +66,7 @@ class Dialect(Protocol):
 
     name: str
     where: str  # host and database, without user and password
+    compares_rows: bool  # (a, b) > (c, d), and finds it by an index
 
     def quote(self, name: str) -> str: ...
 

