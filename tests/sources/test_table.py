@@ -15,9 +15,9 @@ from penstock.errors import BadSetting, RateLimited
 from penstock.settings import DatabaseUrl
 from penstock.sources import Fate, Sources, Trouble
 from penstock.sources.table import open_source
-from penstock.sources.table.dialect import choose_dialect
+from penstock.sources.table.dialect import Column, choose_dialect, expand
 from penstock.sources.table.line import Line
-from penstock.sources.table.queries import Key
+from penstock.sources.table.queries import Key, Queries
 from tests.pipelines.test_message import order, taking, until_settled
 from tests.sources.reading import NAME, Reading, reading
 
@@ -452,3 +452,22 @@ async def test_the_other_database_finds_keys_by_its_indexes(
                 assert "Seq Scan" not in plan, plan
                 assert "Index" in plan
         await line.close()
+
+
+async def test_sql_server_needs_its_driver(database_url: DatabaseUrl, tmp_path: Path) -> None:
+    """No more of it can be tried here than its words."""
+    async with reading(
+        database_url, tmp_path, url="mssql://u:canary@host/db", order_by="at", table="dbo.orders"
+    ) as read:
+        with pytest.raises(BadSetting, match=r"needs aioodbc: pip install"):
+            await read.source.poll()
+        dialect, chosen = choose_dialect("mssql://u:canary@host/db"), read.source.desk.chosen
+        queries = Queries(dialect, chosen, Column("id", "number", "bigint"), Column("at", "time", "datetime2(7)"))
+        text, values, _ = expand(queries.newer(Key("2026-03-01", "7"), 10), lambda _number, column: f"<{column.type}>")
+        assert text == (
+            "select convert(nvarchar(450), [at], 121) as penstock_order, convert(nvarchar(450), [id], 121) as penstock_id, "
+            "penstock_row.* from [dbo].[orders] as penstock_row where [id] is not null and [at] is not null "
+            "and [at] >= <datetime2(7)> and ([at] > <datetime2(7)> or [id] > <bigint>) "
+            "order by [at], [id] offset 0 rows fetch next 10 rows only"
+        )
+        assert values == ["2026-03-01", "2026-03-01", "7"]
