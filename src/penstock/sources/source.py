@@ -59,6 +59,10 @@ class Desk:
     async def has_room(self) -> bool:
         return not await self.inbox.is_full(self.name)
 
+    async def room(self) -> int:
+        """How many more messages may come."""
+        return await self.inbox.room(self.name)
+
     async def answered(self) -> None:
         """Say that the source is there."""
         await self.inbox.note_poll(self.name, " ".join(self.findings))
