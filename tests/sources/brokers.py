@@ -161,8 +161,9 @@ class ServiceBus(Broker):
 
     type = "servicebus"
 
-    def __init__(self) -> None:
+    def __init__(self, lock_seconds: float = 60) -> None:
         super().__init__()
+        self._lock_seconds = lock_seconds
         found = os.environ.get("PENSTOCK_TEST_BROKER_PYTHON", "")
         if not found:
             missing("PENSTOCK_TEST_BROKER_PYTHON", "./dev test --real makes it")
@@ -173,7 +174,7 @@ class ServiceBus(Broker):
         return f"Endpoint=sb://localhost:{self.port};SharedAccessKeyName=any;SharedAccessKey=eA==;UseDevelopmentEmulator=true;"
 
     def command(self) -> list[str]:
-        return [self._python, str(STAND_IN), str(self.port), str(self.folder / "kept.db")]
+        return [self._python, str(STAND_IN), str(self.port), str(self.folder / "kept.db"), str(self._lock_seconds)]
 
 
 @functools.cache
