@@ -125,6 +125,11 @@ class Inbox:
         wanted = {row["message_id"] for row in rows}
         return [message for number, message in zip(numbers, messages, strict=True) if number in wanted]
 
+    async def find(self, source: str, message_id: str) -> tuple[int, str]:
+        """The number of a message here, and its state."""
+        row = await self._repeat(sql.find_message.first, source=source, message_id=checked_id(message_id))
+        return row["id"], row["state"]
+
     async def room(self, source: str) -> int:
         """How many more messages may come until so many wait that they would only pile up."""
         most = self.source(source).waiting
@@ -148,10 +153,6 @@ class Inbox:
         await self._repeat(sql.note_sweep.run, source=source, sweep=json.dumps(sweep), complete=complete)
 
     # -- taking in ----------------------------------------------------------------------------------------------------
-
-    async def find(self, source: str, message_id: str) -> int:
-        """Our number of a message that was received."""
-        return int(await self._repeat(sql.find_message.value, source=source, message_id=checked_id(message_id)))
 
     async def receive(
         self,

@@ -69,6 +69,9 @@ where not exists (
     and (:by_number::boolean or inbox.digest = came.digest)
 )
 
+-- name: find_message
+select id, state from penstock.inbox where source = :source and message_id = :message_id
+
 -- name: known_below
 -- What came from one place: the messages whose number begins so.
 select message_id from penstock.inbox where source = :source and starts_with(message_id, :prefix)
@@ -153,6 +156,3 @@ from penstock.inbox
 where tenant = :tenant and id > :after and (:source::text is null or source = :source)
   and (:state::text is null or state = :state)
 order by id limit :most
-
--- name: find_message
-select id from penstock.inbox where source = :source and message_id = :message_id
