@@ -7,19 +7,18 @@ While the inbox is full nothing is consumed: the messages wait at the broker.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import BadSetting
+from penstock.pipelines.brokers import CONNECT, need_aio_pika, rabbit
 from penstock.sources.incoming import BATCH_BYTES, Arrival, Taken, batches, read_message, take
-from penstock.sources.source import Desk, Fate, Source, Trouble
-from penstock.telemetry import log, mask
+from penstock.sources.source import Desk, Fate, Source
+from penstock.telemetry import log
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
 
-CONNECT, CALL = 15.0, 10.0  # seconds for the whole way to the broker, and for one answer of it
+CALL = 10.0  # seconds for one answer of the broker
 LINGER = 0.005  # seconds for which the first of a batch waits for others
 LOOK_EVERY = 1.0  # seconds between looks at the room that is left
 PATIENCE = 600.0  # seconds that a batch may wait for our database; the broker's own limit is half an hour
@@ -30,36 +29,8 @@ DELIVERIES = 1_000_000
 
 def open_source(desk: Desk) -> Source:
     """The queue of the settings."""
-    try:
-        import aio_pika  # noqa: F401
-    except ImportError:
-        raise BadSetting(
-            f"The source {desk.name} needs aio-pika, which is not installed: pip install 'penstock[rabbitmq]'."
-        ) from None
+    need_aio_pika(f"the source {desk.name}")
     return RabbitSource(desk)
-
-
-@asynccontextmanager
-async def connected(url: str, who: str) -> AsyncIterator["AbstractConnection"]:
-    """A connection until the end of the block; all that goes wrong with it is Trouble."""
-    import aio_pika
-    from aiormq.exceptions import AMQPError
-
-    connection: AbstractConnection | None = None
-    try:
-        async with asyncio.timeout(CONNECT):
-            connection = await aio_pika.connect(url, client_properties={"connection_name": f"penstock {who}"})
-        yield connection
-    except (AMQPError, OSError, RuntimeError) as error:  # RuntimeError: of a connection that has just been closed
-        said = mask(str(error)) or type(error).__name__
-        raise Trouble(
-            f"RabbitMQ cannot be used for {who}: {said}. Look whether it runs, and whether the url is right."
-        ) from error
-    finally:
-        if connection is not None:
-            with contextlib.suppress(AMQPError, OSError, RuntimeError):
-                async with asyncio.timeout(CALL / 2):
-                    await connection.close()
 
 
 class Deliveries:
@@ -107,7 +78,7 @@ class RabbitSource:
         """Bring messages until cancelled."""
         assert self._chosen.url is not None  # noqa: S101  the settings see to it
         await self._desk.position()  # its row, in which trouble is noted
-        async with connected(self._chosen.url.get_secret_value(), f"the source {self._desk.name}") as connection:
+        async with rabbit(self._chosen.url.get_secret_value(), f"the source {self._desk.name}") as connection:
             channel, queue = await self._declare(connection)
             await self._desk.answered()
             await self._consume(channel, queue)

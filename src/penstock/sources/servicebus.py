@@ -7,19 +7,18 @@ dead letters after it is kept here with its reason. While the inbox is full noth
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.errors import BadSetting, PenstockError
+from penstock.errors import PenstockError
+from penstock.pipelines.brokers import need_azure, service_bus
 from penstock.sources.incoming import BATCH_BYTES, Arrival, Taken, batches, poisoned, read_message, take
-from penstock.sources.source import Desk, Fate, Source, Trouble
-from penstock.telemetry import log, mask
+from penstock.sources.source import Desk, Fate, Source
+from penstock.telemetry import log
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage
-    from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
+    from azure.servicebus.aio import ServiceBusReceiver
 
 T = TypeVar("T")
 
@@ -32,41 +31,8 @@ REASON_MAX = 4096  # characters of a reason, which is a property of the dead let
 
 def open_source(desk: Desk) -> Source:
     """The queue of the settings."""
-    try:
-        import azure.servicebus  # noqa: F401
-    except ImportError:
-        raise BadSetting(
-            f"The source {desk.name} needs azure-servicebus, which is not installed: pip install 'penstock[servicebus]'."
-        ) from None
+    need_azure(f"the source {desk.name}")
     return BusSource(desk)
-
-
-@asynccontextmanager
-async def connected(url: str, who: str) -> AsyncIterator["ServiceBusClient"]:
-    """A client until the end of the block; all that goes wrong with it is Trouble."""
-    from azure.core.exceptions import AzureError
-    from azure.servicebus.aio import ServiceBusClient
-
-    logging.getLogger("azure").setLevel(logging.ERROR)  # it tells of each try, and we tell of the end
-    client: ServiceBusClient | None = None
-    try:
-        client = ServiceBusClient.from_connection_string(url, retry_total=1, retry_backoff_factor=0.2)
-        yield client
-    except (
-        AzureError,
-        OSError,
-        ValueError,
-    ) as error:  # ValueError: of a string that is none, or a client that is closed
-        said = mask(str(error)) or type(error).__name__
-        raise Trouble(
-            f"Service Bus cannot be used for {who}: {said}. Look whether the url is a connection string of it, and whether "
-            "the queue is there."
-        ) from error
-    finally:
-        if client is not None:
-            with contextlib.suppress(AzureError, OSError, ValueError):
-                async with asyncio.timeout(CALL / 6):
-                    await client.close()
 
 
 class BusSource:
@@ -83,7 +49,7 @@ class BusSource:
         await self._desk.position()  # its row, in which trouble is noted
         url, queue = self._chosen.url.get_secret_value(), self._chosen.queue or ""
         async with (
-            connected(url, f"the source {self._desk.name}") as client,
+            service_bus(url, f"the source {self._desk.name}") as client,
             client.get_queue_receiver(queue) as receiver,
         ):
             while True:

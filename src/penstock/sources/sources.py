@@ -62,6 +62,8 @@ class Sources:
     async def __aenter__(self) -> Self:
         for name in self.names:
             self._tasks.append(asyncio.create_task(self._keep_running(name), name=f"source {name}"))
+        if self._product.trigger is not None:
+            self._tasks.append(asyncio.create_task(self._product.trigger.listen(), name="bus"))
         return self
 
     async def __aexit__(
