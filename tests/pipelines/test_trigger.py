@@ -1,4 +1,4 @@
-"""The bus as a trigger: a worker that is deaf to notifications hears of documents; without the bus they are found all the same."""
+"""The bus as a trigger: a worker that is deaf to notifications hears of documents, and without the bus they are found, too."""
 
 import asyncio
 import secrets

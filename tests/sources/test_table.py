@@ -372,7 +372,13 @@ async def test_rows_are_marked_with_what_became_of_them(
     insert = "insert into orders values ($1, $2, $3, null, 'old', now())"
     await outside.execute(insert, 1, "a.txt", order("a").payload["content"])
     await outside.execute(insert, 2, "b.txt", "no base64!")
-    marked: dict[str, Any] = {"table": "orders", "id": "id", "order_by": "at", "mark_status": "status", "mark_error": "why"}
+    marked: dict[str, Any] = {
+        "table": "orders",
+        "id": "id",
+        "order_by": "at",
+        "mark_status": "status",
+        "mark_error": "why",
+    }
     async with taking(
         database_url, tmp_path, type="table", url=database_url.reveal(), secret=None, **marked
     ) as product:
