@@ -217,12 +217,12 @@ async def inbox(product: Product) -> list[Any]:
     return await product.app.database.pool.repeat(lambda session: session.fetch(query))
 
 
-async def until_there(product: Product, count: int) -> list[Any]:
-    """The inbox, when so many messages have come."""
+async def until_there(product: Product, count: int, repeats: int = 0) -> list[Any]:
+    """The inbox, when so many messages have come, and so many of them again."""
     async with asyncio.timeout(30):
         while True:
             rows = await inbox(product)
-            if len(rows) >= count:
+            if len(rows) >= count and sum(row["repeats"] for row in rows) >= repeats:
                 return rows
             await asyncio.sleep(0.02)
 

@@ -140,7 +140,7 @@ class RabbitSource:
             async with asyncio.timeout(CALL):
                 await channel.set_qos(prefetch_count=ahead)
                 self._tag = await queue.consume(deliveries.add)
-            while room > 0 and self._ahead(room) > ahead // 2:
+            while room > 0 and ahead // 2 < self._ahead(room) <= 2 * ahead:  # else it is told another number
                 room = await self._bring(channel, queue, deliveries, room)
             await self._stop_consuming(queue)
 
