@@ -191,7 +191,7 @@ class Intake:
         )
         if made is None:  # somebody was faster, and has committed: the next round sees what is there
             raise Moved
-        await self._tell_bus(tx, wish, document)
+        await self.tell_bus(tx, wish, document)
         return Done(accepted(wish, stored, document, 1, int(job)), blob.key, version)
 
     async def _replace(self, tx: Session, wish: Wish, stored: Stored, existing: Any) -> Done:
@@ -210,11 +210,12 @@ class Intake:
         )
         if replaced is None:
             raise Moved
-        await self._tell_bus(tx, wish, existing["id"])
+        await self.tell_bus(tx, wish, existing["id"])
         made = accepted(wish, stored, existing["id"], replaced.number, replaced.job, live=existing["live_number"])
         return Done(made, blob.key, replaced.version)
 
-    async def _tell_bus(self, tx: Session, wish: Wish, document: int) -> None:
+    async def tell_bus(self, tx: Session, wish: Wish, document: int) -> None:
+        """In the transaction that accepts it; nothing without a bus."""
         if self.trigger is not None:
             await self.trigger(tx, wish.collection, document, wish.kind, share_of(wish.tenant, wish.collection))
 

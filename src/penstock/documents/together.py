@@ -91,6 +91,8 @@ class Together:
             )
             if made < len(group):
                 raise Moved
+            for (wish, _), row in zip(group, ids, strict=True):
+                await self._intake.tell_bus(tx, wish, row["document"])
         for _, stored in group:
             if blobs[stored.digest].key != stored.key:  # the same content was there, or is twice in the group
                 await asyncio.shield(self._intake.let_go(stored, blobs[stored.digest].key))
