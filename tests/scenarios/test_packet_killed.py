@@ -1,15 +1,18 @@
 """Workers are killed in every part of a packet's way: others go on, and there is one packet with one set of everything."""
 
 import asyncio
+import io
+import json
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+from PIL import Image
 
 from penstock.blobs.collector import collect
 from penstock.documents import (
@@ -146,21 +149,15 @@ async def nothing_is_left_over(library: Library, contents: int) -> None:
     """Bytes that nobody names are removed when the collector's grace is over; so many contents stay."""
     database, store = library.product.app.database, library.product.store
     await collect(database, store, timedelta(microseconds=1))
-    files = {key async for key, _ in store.keys()}
+    files = {key async for key, _ in store.keys()}  # noqa: SIM118  a store is no dictionary
     kept = {row["key"] for row in await library.connection.fetch("select key from penstock.blobs where state = 'kept'")}
     assert files == kept
     assert len(kept) == contents
     assert await library.violations() == []
 
 
-def twice(pages: list[int]) -> set[int]:
-    return {page for page in pages if pages.count(page) > 1}
-
-
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain[0]} to {chain[-1]}")
-async def test_it_is_ready_though_each_of_its_workers_is_killed(
-    library: Library, site: Site, chain: list[str]
-) -> None:
+async def test_it_is_ready_though_each_of_its_workers_is_killed(library: Library, site: Site, chain: list[str]) -> None:
     await send(library, site, "calm")
     async with working(library):
         await settled(library)
@@ -181,3 +178,150 @@ async def test_it_is_ready_though_each_of_its_workers_is_killed(
     assert len(read) <= SCANNED + RANGE * killed, "no more than the range that was under way is read again"
     assert len(site.requests) == 2 * len(FILES), "what was fetched once is not fetched again"
     await nothing_is_left_over(library, len(FILES) + 2)
+
+
+# -- a long scan ----------------------------------------------------------------------------------------------------------
+
+LONG = 400
+TORN = 380
+AHEAD = 2  # ranges that a worker reads at the same time: one for each of its children
+
+
+def long_scan(pages: int = LONG) -> bytes:
+    """So many pages of a few bytes each."""
+    first, *others = [Image.new("1", (120, 80), 1) for _ in range(pages)]
+    out = io.BytesIO()
+    first.save(out, "TIFF", save_all=True, append_images=others, compression="group4")
+    return out.getvalue()
+
+
+async def test_a_worker_that_dies_at_page_380_of_400_costs_the_ranges_that_it_was_reading(library: Library) -> None:
+    number = await accept(library, "long", {"scan.tif": long_scan()})
+    await die(library, f"step:page {TORN}")
+    before = pages_read(library.home, "long")
+    begun = Counter((page - 1) // RANGE for page in before)
+    assert sum(count < RANGE for count in begun.values()) <= AHEAD, "one range for each of its children"
+    done = "select args from penstock.job_history where fanout is not null and outcome = 'done'"
+    kept = {page for row in await library.connection.fetch(done) for page in json.loads(row["args"])["pages"]}
+    assert len(kept) > LONG / 2
+    async with working(library):
+        await settled(library)
+    again = pages_read(library.home, "long")[len(before) :]
+    assert sorted(again) == sorted(set(range(1, LONG + 1)) - kept), "what was kept is not read again"
+    pages = "select pages from penstock.versions where document_id = $1"
+    assert await library.connection.fetchval(pages, number) == LONG
+    assert await library.violations() == []
+
+
+async def test_a_packet_that_fails_at_page_380_goes_on_there_when_it_is_redriven(library: Library) -> None:
+    torn = library.home / "torn"
+    torn.write_text(str(TORN))
+    number = await accept(library, "long", {"scan.tif": long_scan()})
+    state = "select state = $2 from penstock.documents where id = $1"
+    later = "update penstock.test_clock set shift = shift + interval '5 minutes' where exists "
+    later += "(select from penstock.jobs where state = 'later')"
+    async with working(library):
+        async with asyncio.timeout(60):
+            while not await library.connection.fetchval(state, number, "failed"):
+                await library.connection.execute(later)
+                await asyncio.sleep(0.1)
+        error = await library.connection.fetchval(
+            "select error ->> 'message' from penstock.documents where id = $1", number
+        )
+        assert "1 of its 50 ranges of pages could not be read" in error
+        assert f"Page {TORN} cannot be read just now" in error
+        read = pages_read(library.home, "long")
+        assert read.count(TORN) == 4, "as often as it may fail"
+        assert {page for page in read if read.count(page) > 1} <= set(range(377, 385))
+        torn.unlink()
+        await retry_document(library.product.app, number)
+        await library.until(state, number, "ready")
+    assert sorted(pages_read(library.home, "long")[len(read) :]) == list(range(377, 385)), (
+        "only the range that was missing"
+    )
+    assert await library.violations() == []
+    [hit] = await search(library.product, '"page 380"')
+    assert (hit.page, hit.packet_page) == (TORN, TORN)
+
+
+# -- while it is under way ------------------------------------------------------------------------------------------------
+
+
+async def test_the_old_version_is_found_until_the_new_one_is_ready(library: Library) -> None:
+    old = {"cover.txt": COVER.encode(), "a.txt": b"PART A\n\nThe weir is of oak.", "gone.txt": b"The ferry is painted."}
+    new = {"cover.txt": COVER.encode(), "a.txt": b"PART A\n\nThe weir is of steel.", "scan.tif": scan(5)}
+
+    async def found() -> list[str]:
+        return sorted(hit.text.splitlines()[-1] for hit in await search(library.product, "weir"))
+
+    number = await accept(library, "mill", old)
+    async with working(library):
+        await settled(library)
+    assert await accept(library, "mill", new, replace=True) == number
+    for place in ("step:merge", "step:parts", "before-commit"):
+        await die(library, place)
+        assert await found() == ["The weir is of oak."]
+        assert len(await search(library.product, "ferry")) == 1
+    async with working(library):
+        await settled(library)
+    assert await found() == ["The weir is of steel."]
+    assert await search(library.product, "ferry") == []
+    states = await library.states()
+    assert states.pop("mill!/gone.txt") == "deleted"
+    assert states == dict.fromkeys(["mill", "mill!/cover.txt", "mill!/a.txt", "mill!/scan.tif"], "ready")
+    await one_set_is_left(library)
+
+
+async def test_it_is_deleted_while_it_is_prepared(library: Library) -> None:
+    """The whole packet, or one document of another: what is left is ready, and nothing of the rest is ever found."""
+    whole = await accept(library, "whole", FILES)
+    part = await accept(library, "part", {"a.txt": b"The weir is of oak.", "b.txt": b"The weir is of steel."})
+    victim = await library.hire(module=COUNTED, PENSTOCK_TEST_FAILPOINTS="step:parts=kill")
+    assert await victim.end(60) == -signal.SIGKILL, victim.logged
+    await delete_document(library.product.app, whole)
+    member = "select id from penstock.documents where name = 'part!/b.txt'"
+    await delete_document(library.product.app, await library.connection.fetchval(member))
+    async with working(library):
+        await settled(library)
+        await library.until("select not exists (select from penstock.versions where document_id = $1)", whole)
+    states = await library.states()
+    assert {name: state for name, state in states.items() if state != "deleted"} == {
+        "part": "ready",
+        "part!/a.txt": "ready",
+    }
+    [hit] = await search(library.product, "weir")
+    assert (hit.name, hit.packet, hit.packet_page) == ("part!/a.txt", part, 1)
+    assert await library.violations() == []
+
+
+async def test_a_cancelled_packet_is_tried_again(library: Library) -> None:
+    """It begins behind what was merged."""
+    number = await accept(library, "long", {"scan.tif": long_scan(24), "b.md": PART_B.encode()})
+    await die(library, "step:page 20")
+    merged = "select blob_id from penstock.versions where document_id = $1"
+    before = await library.connection.fetchval(merged, number)
+    await cancel_document(library.product.app, number)
+    async with working(library):
+        await library.until("select state = 'failed' from penstock.documents where id = $1", number)
+        await retry_document(library.product.app, number)
+        await settled(library)
+    assert await library.connection.fetchval(merged, number) == before
+    assert set((await library.states()).values()) == {"ready"}
+    assert await library.violations() == []
+
+
+async def test_require_all_holds_though_workers_are_killed(library: Library) -> None:
+    number = await accept(
+        library, "strict", {"a.txt": b"The weir.", "torn.pdf": b"%PDF-1.7 and no more"}, require_all=True
+    )
+    await die(library, "step:store")
+    await die(library, "step:store")
+    async with working(library):
+        await settled(library)
+    assert set((await library.states()).values()) == {"failed"}
+    error = await library.connection.fetchval(
+        "select error ->> 'message' from penstock.documents where id = $1", number
+    )
+    assert "must have all of its documents" in error
+    assert "torn.pdf" in error
+    assert await search(library.product, "weir") == []

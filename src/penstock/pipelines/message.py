@@ -120,8 +120,11 @@ class Taking:
                 except Permanent as error:  # a gap of the packet, or its end, as it says
                     return Sourced(reference.name, None, str(error))
 
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(gather(*each)) for each in enumerate(manifest.documents)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(gather(*each)) for each in enumerate(manifest.documents)]
+        except ExceptionGroup as troubles:  # its class says what happens to the job
+            raise troubles.exceptions[0] from None
         sourced = [task.result() for task in tasks]
         prepared = await self._packets.prepare(wish.numbered(row["id"]) if row["number"] == 1 else wish, sourced)
         unneeded: Sequence[str] = ()
