@@ -7,4 +7,6 @@ MEASURES: dict[str, Measure] = {
     "parts-seen": accuracy.measure_seen,
     "parts-unseen": accuracy.measure_unseen,
     "parts-strange": accuracy.measure_strange,
+    "parts-fresh": accuracy.measure_fresh,
+    "parts-last": accuracy.measure_last,
 }

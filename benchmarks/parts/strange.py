@@ -1,8 +1,8 @@
-"""Layouts 7 to 9, written after the rules were first reported on, to be harder: a permit office, a tender, a Dutch pension fund.
+"""Layouts 7 to 9, made after the rules were first reported on, to be harder: a permit office, a tender, a Dutch fund.
 
-Their wording follows public application forms, tenders and pension papers: parts that have numbers in place of letters, parts
-that are called envelopes, page numbers that run through a whole form, titles of attachments that no list of words foresees. The rules
-were not changed by what they show; the tender shows what a rules file of one's own is for.
+Their wording follows public application forms, tenders and pension papers: parts with numbers in place of letters, parts
+that are called envelopes, page numbers that run through a whole form, titles of attachments that no list foresees. The
+first rules reached 0.46 on them. What was changed then is in the method, not in the lists of words; but they are seen now.
 """
 
 from benchmarks.parts.packet import Case, Layout, form, table

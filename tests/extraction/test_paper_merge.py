@@ -55,7 +55,7 @@ def bundle(documents: Sequence[bytes], titles: Sequence[str] = ()) -> tuple[byte
 def merged(documents: Sequence[bytes], titles: Sequence[str] = (), title: str = "", **limits: int) -> Merged:
     raw, listed = bundle(documents, titles)
     parts = Parts()
-    told = merge(io.BytesIO(raw), made.arguments(**limits) | {"documents": listed, "title": title}, parts)
+    told = merge(io.BytesIO(raw), made.arguments("", **limits) | {"documents": listed, "title": title}, parts)
     assert parts.headers == [{"name": "merged.pdf"}]
     return Merged(told, parts.content)
 
@@ -84,11 +84,18 @@ def test_pages_outline_and_title() -> None:
         assert not document.get_warnings()
 
 
-def locked() -> bytes:
+def locked(user: str = "x") -> bytes:
     written = io.BytesIO()
     with pikepdf.open(io.BytesIO(paper("secret"))) as document:
-        document.save(written, encryption=pikepdf.Encryption(user="x", owner="y"))
+        document.save(written, encryption=pikepdf.Encryption(user=user, owner="y"))
     return written.getvalue()
+
+
+def test_what_opens_without_a_password_is_taken() -> None:
+    result = merged([paper("a"), locked(user="")])
+    assert result.texts == ["a", "secret"]
+    with result.open() as document:
+        assert not document.is_encrypted
 
 
 def test_what_is_broken_is_left_out() -> None:
@@ -129,6 +136,7 @@ def armed() -> bytes:
         b"<</Type/Annot/Subtype/Link/Rect[0 0 9 9]/A<</S/URI/URI(javascript:alert\\(1\\))>>>>",
         b"<</Type/Annot/Subtype/FileAttachment/Rect[0 0 9 9]/FS<</Type/Filespec/F(x.exe)/EF<</F 6 0 R>>>>>>",
         b"<</Type/Annot/Subtype/Text/Rect[0 0 9 9]/Contents(a remark)/AA<</E%s>>>>" % script,
+        b"<</Type/Annot/Subtype/Text/Rect[0 0 9 9]/IRT 8 0 R>>",
         b"7 0 R",
     ]
     field = b"<</Type/Annot/Subtype/Widget/FT/Tx/T(total)/V(12)/Rect[0 0 9 9]/AA<</K%s>>>>" % script
@@ -139,6 +147,8 @@ def armed() -> bytes:
         b"<</Names[(x)%s]>>" % script,
         stream(b"MZ program", b"/Type/EmbeddedFile"),
         field,
+        b"<</Type/Annot/Subtype/Link/Rect[0 0 9 9]/A 9 0 R/Parent<</T(above)/AA<</K 9 0 R>>>>>>",
+        script,
     )
     names = b"<</JavaScript 5 0 R/EmbeddedFiles<</Names[(x.exe)<</Type/Filespec/F(x.exe)/EF<</F 6 0 R>>>>]>>>>"
     catalog = b"/Type/Catalog/OpenAction%s/AA<</WC%s>>/Names%s/AcroForm<</Fields[7 0 R]/XFA(x)/CO[7 0 R]>>" % (
@@ -164,15 +174,37 @@ def test_what_acts_by_itself_is_dropped() -> None:
             b"Filespec",
             b"OpenAction",
             b"XFA",
-            b"/AA",
         ):
             assert word not in raw, word
         notes = list(document.pages[1].obj["/Annots"])
-        assert [str(note["/Subtype"]) for note in notes].count("/Text") == 1
+        assert [str(note["/Subtype"]) for note in notes].count("/Text") == 2
         assert [str(note["/A"]["/URI"]) for note in notes if "/A" in note] == ["https://example.org"]
         names = [field.fully_qualified_name for field in document.acroform.fields]
         assert len(names) == len(set(names)) == 2  # both fields are there, one under another name
         assert {str(field.obj["/V"]) for field in document.acroform.fields} == {"12"}
+
+
+def test_links_lead_to_their_pages() -> None:
+    """By name or by place, also when two documents use the same name."""
+    document = pikepdf.open(io.BytesIO(paper("from", "to")))
+    link: dict[str, Any] = {"/Type": pikepdf.Name.Annot, "/Subtype": pikepdf.Name.Link, "/Rect": [0, 0, 9, 9]}
+    places = [
+        pikepdf.Dictionary(link | {"/Dest": pikepdf.String("there")}),
+        pikepdf.Dictionary(link | {"/A": pikepdf.Dictionary(S=pikepdf.Name.GoTo, D=pikepdf.Name("/old"))}),
+        pikepdf.Dictionary(link | {"/Dest": pikepdf.Array([document.pages[1].obj, pikepdf.Name.Fit])}),
+    ]
+    document.pages[0].obj["/Annots"] = pikepdf.Array(places)
+    tree = pikepdf.NameTree.new(document)
+    tree["there"] = pikepdf.Dictionary(D=pikepdf.Array([document.pages[1].obj, pikepdf.Name.Fit]))
+    document.Root["/Names"] = pikepdf.Dictionary(Dests=tree.obj)
+    document.Root["/Dests"] = pikepdf.Dictionary({"/old": pikepdf.Array([document.pages[1].obj, pikepdf.Name.Fit])})
+    written = io.BytesIO()
+    document.save(written)
+    with merged([written.getvalue(), written.getvalue()]).open() as result:
+        for first in (0, 2):
+            one, two, three = result.pages[first].obj["/Annots"]
+            for place in (one["/Dest"], two["/A"]["/D"], three["/Dest"]):
+                assert place[0].objgen == result.pages[first + 1].obj.objgen
 
 
 def test_damage_that_shows_only_when_contents_are_read() -> None:

@@ -20,9 +20,12 @@ SOURCE = {"type": "webhook", "secret": "s", "collection": "papers"}
 
 
 @asynccontextmanager
-async def taking(database_url: DatabaseUrl, home: Path, **source: Any) -> AsyncIterator[Product]:
+async def taking(
+    database_url: DatabaseUrl, home: Path, fetch: dict[str, Any] | None = None, **source: Any
+) -> AsyncIterator[Product]:
     """The product with a worker and a source `orders`."""
-    product = Product(database_url=database_url, home=home, pool={"size": 4}, sources={"orders": SOURCE | source})
+    settings: dict[str, Any] = {"pool": {"size": 4}, "fetch": fetch or {}, "sources": {"orders": SOURCE | source}}
+    product = Product(database_url=database_url, home=home, **settings)
     stop = asyncio.Event()
     async with product:
         work = asyncio.create_task(product.app.work(stop=stop, concurrency=product.slots, drain="1s"))
@@ -164,3 +167,45 @@ async def test_bytes_that_came_with_a_message_are_kept_until_it_is_taken(
         [row] = await until_settled(product)
         assert (await show_document(product.app, row["id"])).status == "ready"
         assert await rows(product, "select from penstock.inbox_blobs") == []
+
+
+async def test_a_packet_takes_what_it_can_get_unless_it_must_have_all(
+    database_url: DatabaseUrl, tmp_path: Path
+) -> None:
+    """A document that is not to be had is a gap; where all are needed, the message fails, and can be tried again."""
+    content = base64.b64encode(b"PART A\n\nThe gate.").decode()
+    documents = [{"name": "a.txt", "content": content}, {"name": "gone.pdf", "url": "http://127.0.0.1/gone.pdf"}]
+    async with taking(database_url, tmp_path, makes="packet") as product:
+        await product.inbox.receive("orders", [Message("p", {"documents": documents})])
+        await product.inbox.receive("orders", [Message("q", {"documents": documents, "require_all": True})])
+        p, q = await until_settled(product)
+        shown = await show_document(product.app, p["id"])
+        assert (shown.name, shown.status, shown.pages) == ("p", "ready", 1)
+        assert [gap["reason"].partition(":")[0] for gap in shown.gaps] == ["gone.pdf is not in it"]
+        assert (q["state"], q["document_id"]) == ("failed", None)
+        assert "lacks gone.pdf" in q["error"]
+
+
+async def test_a_server_in_trouble_is_waited_for(database_url: DatabaseUrl, tmp_path: Path) -> None:
+    """What passes by itself is tried again, and says so; it is no gap."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        fetch = {"private": "127.0.0.1", "ports": str(port)}
+        async with taking(database_url, tmp_path, fetch, makes="packet") as product:
+            documents = [{"name": "a.pdf", "url": f"http://127.0.0.1:{port}/a.pdf"}]
+            await product.inbox.receive("orders", [Message("p", {"documents": documents})])
+            async with asyncio.timeout(30):
+                while True:
+                    found = await rows(product, "select failures, error from penstock.jobs where state = 'later'")
+                    if found:
+                        break
+                    await asyncio.sleep(0.05)
+            assert "answered 503" in found[0]["error"]
+            assert await list_documents(product.app) == []

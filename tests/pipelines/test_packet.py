@@ -3,7 +3,6 @@
 import asyncio
 import io
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from penstock.documents import (
     Accepted,
     Document,
     Upload,
-    create_collection,
     delete_document,
     list_documents,
     show_document,
@@ -25,25 +23,11 @@ from penstock.extraction.box.boxes import TASKS
 from penstock.pipelines import Product
 from penstock.search import CollectionRef, Query, find
 from penstock.settings import DatabaseUrl
-from tests.pipelines.test_document import ROOT, rows, scan
+from tests.pipelines.test_document import ROOT, rows, scan, working
 
 COVER = "COVER SHEET\n\nPacket of the mill\nTo: the board\nFrom: the miller\nPages: 4\n"
 PART_A = "PART A\n\nThe applicant repairs the sluice gate of the upper mill.\n"
 PART_B = "PART B\n\nThe turbine was inspected, and the bearing is worn.\n"
-
-
-@asynccontextmanager
-async def working(database_url: DatabaseUrl, home: Path, **settings: Any) -> AsyncIterator[Product]:
-    product = Product(database_url=database_url, home=home, pool={"size": 4}, **settings)
-    stop = asyncio.Event()
-    async with product:
-        await create_collection(product.app, "papers")
-        work = asyncio.create_task(product.app.work(stop=stop, concurrency=product.slots, drain="1s"))
-        try:
-            yield product
-        finally:
-            stop.set()
-            await work
 
 
 async def accept(product: Product, name: str, files: dict[str, bytes], **options: Any) -> Accepted:

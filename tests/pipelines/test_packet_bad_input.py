@@ -17,8 +17,9 @@ from penstock.pipelines import Product
 from penstock.settings import DatabaseUrl
 from tests.fetch.site import open_site, reply
 from tests.hostile.pdf_pieces import document, packed
+from tests.pipelines.test_document import rows, working
 from tests.pipelines.test_message import SOURCE, taking, until_settled
-from tests.pipelines.test_packet import PART_A, accept, pdf, rows, search, until_over, working
+from tests.pipelines.test_packet import PART_A, accept, pdf, search, until_over
 
 TREE = b"<</Type/Pages/Count %d/Kids[%s]>>"
 MANY = 10_000

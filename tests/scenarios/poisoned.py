@@ -30,4 +30,4 @@ if __name__ == "__main__":
     import penstock.pipelines
 
     penstock.pipelines.Product = Poisoned  # type: ignore[misc]
-    processes.worker("", None, "", "20s", None, "none", False)
+    processes.worker(sources="none")

@@ -9,4 +9,4 @@ if __name__ == "__main__":
     from penstock.pipelines import document
 
     document.BATCH = 4
-    processes.worker("", None, "", "20s", None, "none", False)
+    processes.worker(sources="none")

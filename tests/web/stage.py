@@ -19,7 +19,9 @@ import aiohttp
 from yarl import URL
 
 from penstock.access import create_key
-from penstock.documents import Upload, create_collection
+from penstock.documents import Upload, create_collection, find_collection
+from penstock.documents.packet import Sourced
+from penstock.documents.wish import make_wish
 from penstock.web import make_app
 from tests.web.conftest import Answer, Api
 from tests.web.serving import serving
@@ -45,6 +47,7 @@ class Stage:
     broken: int = 0  # failed
     gone: int = 0  # deleted, with a receipt
     waiting: int = 0  # queued
+    packet: int = 0  # ready, in attic
     key: int = 0  # a key of `mill`
     keys: dict[str, str] = field(default_factory=dict)
     secrets: set[str] = field(default_factory=set)  # of `mill`: none may be in an answer to another
@@ -125,6 +128,11 @@ async def fill(stage: Stage) -> None:
         box = await add(f"{CANARY}.zip", _archive())
         stage.broken = await add(f"{CANARY}.pdf", b"%PDF-1.7 broken")
         stage.gone = await add(f"{CANARY}-gone.txt", TEXT + b"gone", f"{CANARY}-cellar")
+
+        collection = await find_collection(product.app, "attic", tenant="mill")
+        wish = make_wish(Upload("attic", f"{CANARY}-packet", _pieces(b"")), "mill", collection.id, served=True)
+        page = await product.store.write(_pieces(TEXT + b"in a packet"), most=2**20)
+        stage.packet = (await product.packets.accept(wish, [Sourced(f"{CANARY}-page.txt", page)])).id
 
         async def settled() -> bool:
             found = (await stage.ask("owner", "GET", "/api/documents")).json["items"]

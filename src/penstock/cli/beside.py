@@ -77,7 +77,7 @@ def _wait_and_work(listening: int) -> NoReturn:
         if word := os.read(sys.stdin.fileno(), 1):
             os.environ["PENSTOCK_EXTRACTION__CHILDREN"] = str(word[0])
             os.environ.setdefault("PENSTOCK_LOG__LEVEL", "error")  # its lines would tear the display
-            worker(with_parent=True)
+            worker(sources="none", with_parent=True)
         code = 0
     except typer.Exit as end:
         code = end.exit_code

@@ -22,10 +22,13 @@ from penstock.cli import (
     doctor,
     documents,
     fleet,
+    health,
+    inbox,
     jobs,
     key,
     limits,
     model,
+    packet,
     pausing,
     processes,
     schedule,
@@ -52,6 +55,9 @@ app.command("search")(search.search)
 app.command("status")(status.status)
 app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")
+app.add_typer(packet.app, name="packet")
+app.command("sources")(inbox.sources)
+app.add_typer(inbox.app, name="inbox")
 app.command("delete")(delete.delete)
 app.command("restore")(delete.restore)
 app.command("receipt")(delete.receipt)
@@ -68,6 +74,7 @@ app.command("why")(why.why)
 app.command("pause")(pausing.pause)
 app.command("resume")(pausing.resume)
 app.command("doctor")(doctor.doctor)
+app.command("health")(health.health)
 app.command("config")(config.config)
 app.add_typer(db.app, name="db")
 

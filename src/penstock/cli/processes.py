@@ -65,6 +65,9 @@ def worker(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Serve health and metrics of this worker; 0: any free port.")
     ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address for that port; whoever reaches it reads the metrics.")
+    ] = "127.0.0.1",
     sources: Annotated[
         str, typer.Option(help="Which sources it runs: names with commas between, all, or none.")
     ] = "all",
@@ -75,7 +78,7 @@ def worker(
     app.role = "worker"
     slots = _slots(app, concurrency, queues) or usual
     patience = duration("--drain", drain)
-    listener = _listen(port)
+    listener = _listen(host, port)
 
     async def main(stop: Stop) -> int:
         async with opened:
@@ -140,12 +143,12 @@ def _slots(app: Penstock, concurrency: int | None, queues: str) -> int | dict[st
     return slots
 
 
-def _listen(port: int | None) -> socket.socket | None:
+def _listen(host: str, port: int | None) -> socket.socket | None:
     if port is None:
         return None
     from penstock.web import listen
 
-    return listen("127.0.0.1", port)
+    return listen(host, port)
 
 
 @asynccontextmanager

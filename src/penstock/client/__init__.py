@@ -39,8 +39,10 @@ from penstock.client.errors import Unavailable as Unavailable
 from penstock.client.errors import Unreachable as Unreachable
 from penstock.client.errors import WrongState as WrongState
 from penstock.client.results import Accepted as Accepted
+from penstock.client.results import AcceptedPacket as AcceptedPacket
 from penstock.client.results import Collection as Collection
 from penstock.client.results import Document as Document
 from penstock.client.results import FileAnswer as FileAnswer
 from penstock.client.results import Found as Found
 from penstock.client.results import Hit as Hit
+from penstock.client.results import Packet as Packet

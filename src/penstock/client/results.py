@@ -58,6 +58,69 @@ class Accepted(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AcceptedPacket(Result):
+    """A packet that will be prepared."""
+
+    id: int
+    collection: str = ""
+    name: str = ""
+    status: str = ""
+    created: bool = False
+    unchanged: bool = False
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PacketDocument(Result):
+    """A document of a packet: where it stands in the consolidated PDF, or why it does not."""
+
+    place: int
+    name: str = ""
+    document: int | None = None
+    status: str = ""
+    media_type: str | None = None
+    first_page: int | None = None
+    pages: int = 0
+    gaps: list[Json] = field(default_factory=list)
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part(Result):
+    """Pages of a packet that belong together."""
+
+    label: str
+    first_page: int = 0
+    last_page: int = 0
+    confidence: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packet(Result):
+    """A packet, and how far it is."""
+
+    id: int
+    collection: str = ""
+    name: str = ""
+    status: str = ""
+    step: str | None = None
+    progress: Json | None = None
+    error: Json | None = None
+    version: int = 1
+    live_version: int | None = None
+    pages: int | None = None
+    gaps: list[Json] = field(default_factory=list)
+    metadata: Json = field(default_factory=dict)
+    require_all: bool = False
+    merged: bool = False
+    source: str | None = None
+    message_id: str | None = None
+    documents: list[PacketDocument] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class FileAnswer(Result):
     """What became of one file of several: `document` or `error`."""
 

@@ -127,11 +127,24 @@ class Inbox:
 
     # -- taking in ----------------------------------------------------------------------------------------------------
 
+    async def find(self, source: str, message_id: str) -> int:
+        """Our number of a message that was received."""
+        return int(await self._repeat(sql.find_message.value, source=source, message_id=_checked(message_id)))
+
     async def receive(
-        self, source: str, messages: Sequence[Message], *, position: Position | None = None, onward: Any = None
+        self,
+        source: str,
+        messages: Sequence[Message],
+        *,
+        position: Position | None = None,
+        onward: Any = None,
+        settings: SourceSettings | None = None,
     ) -> Received:
-        """Keep a batch with its jobs and, if a position is given, move that to `onward`; all of it or, by raising, nothing."""
-        settings = self.source(source)
+        """Keep a batch with its jobs and, if a position is given, move that to `onward`; all of it or, by raising, nothing.
+
+        `settings` are for what is no source of the settings.
+        """
+        settings = settings or self.source(source)
         unique = {_checked(message.id): message for message in messages}  # of two with one number the last one counts
         lane = (self.app.kinds[KIND].queue, KIND, share_of(settings.tenant, settings.collection))
         lanes = await self.app.lanes([lane])

@@ -66,7 +66,7 @@ select message_id from penstock.inbox where source = :source and starts_with(mes
 
 -- name: waiting
 select count(*) from (
-  select from penstock.inbox where source = :source and state <> 'taken' limit :most
+  select from penstock.inbox where source = :source and state = 'waiting' limit :most
 ) as unsettled
 
 -- name: note_poll
@@ -136,3 +136,6 @@ from penstock.inbox
 where tenant = :tenant and id > :after and (:source::text is null or source = :source)
   and (:state::text is null or state = :state)
 order by id limit :most
+
+-- name: find_message
+select id from penstock.inbox where source = :source and message_id = :message_id

@@ -36,6 +36,8 @@ class Manifest:
     name: str
     documents: Sequence[Reference]
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    uploaded_by: str = ""  # this and the next: of a packet that came by HTTP
+    require_all: bool | None = None
 
 
 def read_manifest(payload: Mapping[str, Any], chosen: SourceSettings, message_id: str, *, most: int) -> Manifest:
@@ -55,7 +57,15 @@ def read_manifest(payload: Mapping[str, Any], chosen: SourceSettings, message_id
         )
     if len(listed) > most:
         raise BadMessage(f"The packet has {len(listed):,} documents, and packet.documents allows {most:,}.")
-    return Manifest(name, [_listed(each, chosen, place) for place, each in enumerate(listed, 1)], metadata)
+    found = [_listed(each, chosen, place) for place, each in enumerate(listed, 1)]
+    require_all = payload.get("require_all")
+    return Manifest(
+        name,
+        found,
+        metadata,
+        str(payload.get("uploaded_by", "")),
+        require_all if isinstance(require_all, bool) else None,
+    )
 
 
 def _listed(value: Any, chosen: SourceSettings, place: int) -> Reference:

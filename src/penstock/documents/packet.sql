@@ -116,5 +116,5 @@ order by document.id limit :most
 
 -- name: waiting_message
 -- A packet that is still a message: nobody has taken it yet, or it could not be.
-select message.id, message.state, message.error, message.job_id, message.received_at
+select message.id, message.message_id, message.source, message.payload, message.state, message.error, message.job_id, message.received_at
 from penstock.inbox as message where message.id = :id and message.tenant = :tenant and message.state <> 'taken'

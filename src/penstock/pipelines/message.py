@@ -71,7 +71,7 @@ class Taking:
             collection=chosen.collection,
             name=manifest.name,
             content=_nothing(),
-            uploaded_by=f"source {row['source']}",
+            uploaded_by=f"source {row['source']}" if row["source"] != FROM_API else manifest.uploaded_by,
             metadata=manifest.metadata,
             replace=chosen.replaces or row["number"] > 1,
         )
@@ -111,22 +111,17 @@ class Taking:
     async def _take_packet(
         self, ctx: Context, row: Record, chosen: SourceSettings, manifest: Manifest, wish: Wish
     ) -> dict[str, Any]:
-        turns = asyncio.Semaphore(self._app.settings.packet.fetch_at_once)
-
-        async def gather(place: int, reference: Reference) -> Sourced:
-            async with turns:
-                try:
-                    return Sourced(reference.name, await self._fetch(ctx, row, chosen, reference, place))
-                except Permanent as error:  # a gap of the packet, or its end, as it says
-                    return Sourced(reference.name, None, str(error))
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(gather(*each)) for each in enumerate(manifest.documents)]
-        except ExceptionGroup as troubles:  # its class says what happens to the job
-            raise troubles.exceptions[0] from None
-        sourced = [task.result() for task in tasks]
-        prepared = await self._packets.prepare(wish.numbered(row["id"]) if row["number"] == 1 else wish, sourced)
+        require_all = manifest.require_all
+        if require_all is None:
+            require_all = self._app.settings.packet.require_all
+        sourced = await self._gather(ctx, row, chosen, manifest.documents)
+        missing = [f"{each.name} ({each.reason.rstrip('.')})" for each in sourced if each.stored is None]
+        if missing and require_all:  # the message is what can be tried again
+            raise BadMessage(
+                f"The packet must have all of its documents (require_all), and lacks {'; '.join(missing[:5])}."
+            )
+        wish = wish.numbered(row["id"]) if row["number"] == 1 else wish
+        prepared = await self._packets.prepare(wish, sourced, require_all=require_all)
         unneeded: Sequence[str] = ()
         try:
             async with ctx.finish({"packet": row["id"]}) as tx:
@@ -137,6 +132,26 @@ class Taking:
             raise BadMessage(f"{error} Or set replace = true for the source {row['source']}.") from None
         await self._settle(unneeded)
         return {"packet": done.accepted.id}
+
+    async def _gather(
+        self, ctx: Context, row: Record, chosen: SourceSettings, references: Sequence[Reference]
+    ) -> list[Sourced]:
+        """The bytes of all documents, some at a time; what can never be had is told in place of it."""
+        turns = asyncio.Semaphore(self._app.settings.packet.fetch_at_once)
+
+        async def fetch(place: int, reference: Reference) -> Sourced:
+            async with turns:
+                try:
+                    return Sourced(reference.name, await self._fetch(ctx, row, chosen, reference, place))
+                except Permanent as error:
+                    return Sourced(reference.name, None, str(error))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(fetch(*each)) for each in enumerate(references)]
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None  # its class says what becomes of the job
+        return [task.result() for task in tasks]
 
     # -- bytes ----------------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,8 @@ from penstock.extraction.reading import Gap, Reading, decode_gap
 from penstock.pipelines.document import Gathered, Preparing, Staged, aside
 from penstock.pipelines.parts import PageText, Part, classify, load_hook, load_rules
 
-MERGED_IN_A_SECOND = 100  # pages that are merged or read, at least; a long packet gets so much more time
+READ_IN_A_SECOND = 100  # pages, at least: a long packet gets so much more time
+WRITTEN_IN_A_SECOND = 1e7  # bytes of a file that is converted or merged, at least
 PDF = "application/pdf"
 
 
@@ -143,7 +144,7 @@ class Packing:
                 await asyncio.to_thread(bundle.write, piece)
 
         arguments = {"limits": self._app.settings.limits.model_dump(), "name": document.name}
-        seconds = 3 * self._app.settings.extraction.timeout.total_seconds()  # LibreOffice starts within it
+        seconds = 2 * self._patience(0, document.size or 0)  # LibreOffice starts within it
         try:
             async with self._store.open(document.blob_key) as file:
                 result = await self._boxes.call(
@@ -170,8 +171,9 @@ class Packing:
             "documents": [{"start": each.start, "size": each.size, "title": each.document.name} for each in taken],
         }
         await asyncio.to_thread(bundle.flush)
+        size = bundle.seek(0, 2)
         result = await self._boxes.call(
-            "merge", bundle, arguments, name=work.name, sink=sink, timeout=self._patience(pages)
+            "merge", bundle, arguments, name=work.name, sink=sink, timeout=self._patience(pages, size)
         )
         outcomes = [
             replace(each.merged, first_page=told["first"], pages=int(told["pages"]), reason=str(told["reason"]))
@@ -179,8 +181,9 @@ class Packing:
         ]
         return stored[0], outcomes
 
-    def _patience(self, pages: int) -> float:
-        return self._app.settings.extraction.timeout.total_seconds() + pages / MERGED_IN_A_SECOND
+    def _patience(self, pages: int, size: int = 0) -> float:
+        usual = self._app.settings.extraction.timeout.total_seconds()
+        return usual + pages / READ_IN_A_SECOND + size / WRITTEN_IN_A_SECOND
 
     # -- its text -----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,9 @@ from penstock.web import (
     downloads,
     events,
     health,
+    images,
     keys,
+    packets,
     search,
     sessions,
     status,
@@ -42,7 +44,21 @@ def make_app(product: Product) -> FastAPI:
     app.state.door = Door(product.app.database, product.settings.api)
     app.state.gauges = FleetGauges(product.app.database)
     app.state.changes = events.Changes(product.app.database)
-    for part in (collections, uploads, documents, deletion, downloads, search, events, status, keys, sessions, health):
+    for part in (
+        collections,
+        uploads,
+        documents,
+        deletion,
+        downloads,
+        images,
+        packets,
+        search,
+        events,
+        status,
+        keys,
+        sessions,
+        health,
+    ):
         app.include_router(part.routes)
     app.include_router(documents.named)
     # From the inside to the outside. Whoever refuses does so inside of Bodies, which lets the client hear it in the middle of

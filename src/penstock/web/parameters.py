@@ -12,6 +12,7 @@ from fastapi import Depends, Path, Request
 from penstock.access import Principal
 from penstock.documents import find_collection, show_document
 from penstock.documents.metadata import encode_metadata
+from penstock.documents.packets import WaitingPacket, find_waiting
 from penstock.errors import BadValue, NotFound
 from penstock.pipelines import Product
 from penstock.web.access import PRINCIPAL
@@ -40,7 +41,26 @@ async def _collection(request: Request, collection: Annotated[str, Path(descript
     return collection
 
 
+async def _packet(
+    request: Request,
+    id: Annotated[int, Path(ge=1, lt=2**63, description="The packet's number.")],  # noqa: A002
+) -> int | WaitingPacket:
+    """The number of a packet, or what is known of one that is still a message."""
+    principal: Principal = request.scope[PRINCIPAL]
+    product: Product = request.app.state.product
+    pool = product.app.database.pool
+    waiting = await pool.repeat(lambda session: find_waiting(session, id, tenant=principal.tenant))
+    if waiting is None:
+        return await _document(request, id)
+    if principal.collections is not None:
+        found = await find_collection(product.app, waiting.collection, tenant=principal.tenant)
+        if not principal.sees(found.id):
+            raise NotFound(f"There is no packet {id}.")
+    return waiting
+
+
 DocumentId = Annotated[int, Depends(_document)]
+PacketId = Annotated[int | WaitingPacket, Depends(_packet)]
 CollectionName = Annotated[str, Depends(_collection)]
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 from penstock.client._async.collections import AsyncCollections
 from penstock.client._async.documents import AsyncDocuments
 from penstock.client._async.keys import AsyncKeys
+from penstock.client._async.packets import AsyncPackets
 from penstock.client._async.wire import AsyncWire
 from penstock.client.address import Address
 from penstock.client.decoding import decode
@@ -38,6 +39,7 @@ class AsyncClient:
         self._wire = AsyncWire(Address.of(url, key), Patience(timeout=timeout, deadline=deadline, tries=tries))
         self.collections = AsyncCollections(self._wire)
         self.documents = AsyncDocuments(self._wire)
+        self.packets = AsyncPackets(self._wire)
         self.keys = AsyncKeys(self._wire)
 
     def __repr__(self) -> str:

@@ -48,6 +48,19 @@ class AsyncDownloads:
                 pause = attempts.pause_after(error)
             await async_sleep(pause)
 
+    async def page_image(self, id: int, page: int) -> bytes:  # noqa: A002
+        """A page of a PDF, a packet or an image as a PNG."""
+        attempts = self._wire.attempts("GET")
+        while True:
+            try:
+                async with self._wire.stream(
+                    "GET", "/api/documents/{id}/pages/{number}/image", at={"id": id, "number": page}, attempts=attempts
+                ) as response:
+                    return b"".join([piece async for piece in self._wire.pieces(response)])
+            except Unreachable as error:
+                pause = attempts.pause_after(error)
+            await async_sleep(pause)
+
     def content(self, id: int, *, start: int = 0) -> AsyncIterator[bytes]:  # noqa: A002
         """The newest version's bytes in pieces, from `start` on. ContentChanged if it is replaced meanwhile."""
         return self._follow(id, _Place(start))

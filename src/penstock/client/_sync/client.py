@@ -9,6 +9,7 @@ from typing import Any, Self
 from penstock.client._sync.collections import Collections
 from penstock.client._sync.documents import Documents
 from penstock.client._sync.keys import Keys
+from penstock.client._sync.packets import Packets
 from penstock.client._sync.wire import Wire
 from penstock.client.address import Address
 from penstock.client.decoding import decode
@@ -39,6 +40,7 @@ class Client:
         self._wire = Wire(Address.of(url, key), Patience(timeout=timeout, deadline=deadline, tries=tries))
         self.collections = Collections(self._wire)
         self.documents = Documents(self._wire)
+        self.packets = Packets(self._wire)
         self.keys = Keys(self._wire)
 
     def __repr__(self) -> str:

@@ -47,6 +47,19 @@ class Downloads:
                 pause = attempts.pause_after(error)
             sleep(pause)
 
+    def page_image(self, id: int, page: int) -> bytes:  # noqa: A002
+        """A page of a PDF, a packet or an image as a PNG."""
+        attempts = self._wire.attempts("GET")
+        while True:
+            try:
+                with self._wire.stream(
+                    "GET", "/api/documents/{id}/pages/{number}/image", at={"id": id, "number": page}, attempts=attempts
+                ) as response:
+                    return b"".join(list(self._wire.pieces(response)))
+            except Unreachable as error:
+                pause = attempts.pause_after(error)
+            sleep(pause)
+
     def content(self, id: int, *, start: int = 0) -> Iterator[bytes]:  # noqa: A002
         """The newest version's bytes in pieces, from `start` on. ContentChanged if it is replaced meanwhile."""
         return self._follow(id, _Place(start))

@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pikepdf
-from pikepdf import Array, Dictionary, Name
+from pikepdf import Array, Dictionary, Name, Stream
 
 _SAFE_ACTIONS = {"/GoTo", "/URI", "/Named"}
 _ACTIVE_NOTES = {"/FileAttachment", "/RichMedia", "/Screen", "/Movie", "/Sound", "/3D"}
+_ACTIVE_ACTIONS = {
+    *("/JavaScript", "/Launch", "/SubmitForm", "/ImportData", "/GoToR", "/GoToE", "/Rendition", "/Movie", "/Sound"),
+    *("/RichMediaExecute", "/GoTo3DView"),
+}
 _WEB = ("http:", "https:", "mailto:")
 # Beside what acts: parts of trees that are not taken over, and files that belong to a page.
 _PAGE_KEYS = ("/AA", "/AF", "/B", "/PieceInfo", "/StructParents")
@@ -28,13 +32,21 @@ def disarm(document: pikepdf.Pdf) -> None:
             continue
         kept = [note for note in _items(notes) if isinstance(note, Dictionary) and _harmless(note)]
         for note in kept:
-            _disarm_note(note)
+            for one in _ancestry(note):
+                _disarm_note(one)
         page.obj["/Annots"] = Array(kept)
     form = document.Root.get("/AcroForm")
     if isinstance(form, Dictionary):
         _drop(form, ("/XFA", "/SigFlags", "/CO"))
         for one in _fields(form.get("/Fields"), set(), 0):
             _disarm_note(one)
+
+
+def is_active(held: Any) -> bool:
+    """Whether an object acts by itself or is a file, however it is referred to."""
+    if not isinstance(held, Dictionary | Stream):
+        return False
+    return str(held.get("/S")) in _ACTIVE_ACTIONS or str(held.get("/Type")) in {"/EmbeddedFile", "/Filespec"}
 
 
 def _harmless(note: Dictionary) -> bool:
@@ -53,6 +65,15 @@ def _disarm_note(note: Dictionary) -> None:
             del note[key]
     if note.get("/FT") == Name.Sig:
         _drop(note, ("/V", "/Lock", "/SV"))
+
+
+def _ancestry(note: Any) -> Iterator[Dictionary]:
+    """A note, and the field that it shows, and the fields above that."""
+    for _ in range(_DEEPEST):
+        if not isinstance(note, Dictionary):
+            return
+        yield note
+        note = note.get("/Parent")
 
 
 def _is_safe(action: Dictionary) -> bool:

@@ -1,26 +1,27 @@
 """The task "merge": several PDFs, one behind the other in one file, become one PDF with an outline of them.
 
-Pages are appended, their images and contents are not read until the result is written, one at a time; so memory does not
-grow with them. A document that cannot be taken is left out with its reason, and the others go on. The result depends on the
-documents and their titles only: no dates, no chance.
+First all of them are written into one file, an object at a time; then that is written anew, packed and with its outline. So
+memory does not grow with pages and images. A document that cannot be taken is left out with its reason, and the others go
+on. The result depends on the documents and their titles only: no dates, no chance.
 """
 
 import io
 import warnings
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import pikepdf
 from pikepdf import ObjectStreamMode, OutlineItem, PageCopyWarning, StreamDecodeLevel
-from typing_extensions import override
 
 from penstock.errors import Corrupt, NothingInside, Unreadable
 from penstock.extraction.draft import refuse_pages
+from penstock.extraction.paper.anchors import name_fields, place_links
 from penstock.extraction.paper.bundle import Slice
 from penstock.extraction.paper.checked import DAMAGED, ENCRYPTED, reason
+from penstock.extraction.paper.copying import Copier
 from penstock.extraction.paper.harm import disarm
+from penstock.extraction.paper.pdffile import PdfFile
 from penstock.extraction.paper.scratch import Reply, pieces_of, scratch_file
 
 NAME = "merged.pdf"
@@ -39,86 +40,79 @@ class Source:
     pages: int = 0
     reason: str = ""  # why it is not there
 
-    def miss(self, why: str) -> None:
-        self.first, self.pages, self.reason = None, 0, why
+
+class _Raw:
+    """All documents in one file, as it grows: pages one behind the other, and the fields of their forms."""
+
+    def __init__(self, file: BinaryIO, target: BinaryIO) -> None:
+        self._file = file
+        self._size = file.seek(0, io.SEEK_END)
+        self.written = PdfFile(target)
+        self._names: set[str] = set()
+        self._fields: list[bytes] = []
+        self._looks: dict[str, bytes] = {}  # of fields that have none of their own: the first document's
+
+    def add(self, source: Source) -> None:
+        before = len(self.written.kids)
+        try:
+            self._copy(source)
+            source.first, source.pages = before + 1, len(self.written.kids) - before
+        except pikepdf.PasswordError:
+            source.reason = ENCRYPTED
+        except Unreadable as error:
+            source.reason = str(error)
+        except DAMAGED as error:
+            source.reason = f"This PDF is damaged: {reason(error)}."
+        if source.reason:
+            del self.written.kids[before:]  # what they refer to stays behind, and is not written again
+
+    def _copy(self, source: Source) -> None:
+        if source.start < 0 or source.size <= 0 or source.start + source.size > self._size:
+            raise Corrupt(_NO_PLACE)
+        with pikepdf.open(Slice(self._file, source.start, source.size)) as document:  # type: ignore[arg-type]
+            if not len(document.pages):
+                raise Corrupt("This PDF has no pages.")
+            disarm(document)
+            place_links(document)
+            fields = name_fields(document, self._names)
+            copier = Copier(document, self.written)
+            copier.copy_pages()
+            self._fields += [copier.copy(one) for one in fields]
+            form: Any = document.Root.get("/AcroForm", {})
+            for key in ("/DR", "/DA"):
+                if fields and key in form and key not in self._looks:
+                    self._looks[key] = copier.copy(form[key])
+
+    def finish(self) -> None:
+        looks = b"".join(key.encode() + b" " + look for key, look in self._looks.items())
+        form = b"/AcroForm<</Fields[%s]%s>>" % (b" ".join(self._fields), looks)
+        self.written.finish(form if self._fields else b"")
 
 
 def merge(file: BinaryIO, arguments: dict[str, Any], reply: Reply) -> dict[str, Any]:
     """What a box runs for the task "merge"."""
     sources = [Source(int(one["start"]), int(one["size"]), _tidy(one.get("title"))) for one in arguments["documents"]]
     with scratch_file() as target:
-        pages = _merge_or_find_fault(file, sources, arguments, target)
-        target.flush()
+        with scratch_file() as raw:
+            pages = _write_raw(file, raw, sources, arguments)
+            with pikepdf.open(raw) as merged:
+                _describe(merged, sources, _tidy(arguments.get("title")))
+                _save(merged, target)
         reply.part({"name": NAME}, pieces_of(target))
     told = [{"first": one.first, "pages": one.pages, "reason": one.reason} for one in sources]
     return {"pages": pages, "documents": told}
 
 
-def _merge_or_find_fault(file: BinaryIO, sources: Sequence[Source], arguments: dict[str, Any], target: BinaryIO) -> int:
-    """Some damage shows only when contents are read: then each is written by itself, to learn whose it is."""
-    try:
-        return _merge(file, sources, arguments, target)
-    except DAMAGED as error:
-        fault = error
+def _write_raw(file: BinaryIO, raw: BinaryIO, sources: Sequence[Source], arguments: dict[str, Any]) -> int:
+    growing = _Raw(file, raw)
     for source in sources:
-        if not source.reason:
-            _try_alone(file, source)
-    if not any(source.reason for source in sources):
-        raise Corrupt(f"The documents cannot be made into one: {reason(fault)}.") from fault
-    target.seek(0)
-    target.truncate()
-    try:
-        return _merge(file, sources, arguments, target)
-    except DAMAGED as error:
-        raise Corrupt(f"The documents cannot be made into one: {reason(error)}.") from error
-
-
-def _merge(file: BinaryIO, sources: Sequence[Source], arguments: dict[str, Any], target: BinaryIO) -> int:
-    with ExitStack() as opened, pikepdf.new() as merged:
-        for source in sources:
-            if not source.reason:
-                _append(file, source, merged, opened)
-                refuse_pages(len(merged.pages), arguments)
-        if not len(merged.pages):
-            raise NothingInside("None of the documents can be taken into one PDF.")
-        _describe(merged, sources, _tidy(arguments.get("title")))
-        _save(merged, target)
-        return len(merged.pages)
-
-
-def _append(file: BinaryIO, source: Source, merged: pikepdf.Pdf, opened: ExitStack) -> None:
-    """Sources stay open until the result is written: their contents are read only then."""
-    before = len(merged.pages)
-    try:
-        document = opened.enter_context(_open(file, source))
-        if not len(document.pages):
-            raise Corrupt("This PDF has no pages.")
-        disarm(document)
-        _copy_pages(document, merged)
-        source.first, source.pages = before + 1, len(merged.pages) - before
-    except pikepdf.PasswordError:
-        source.miss(ENCRYPTED)
-    except Unreadable as error:
-        source.miss(str(error))
-    except DAMAGED as error:
-        source.miss(f"This PDF is damaged: {reason(error)}.")
-    if source.reason:
-        del merged.pages[before:]
-
-
-def _open(file: BinaryIO, source: Source) -> pikepdf.Pdf:
-    if source.start < 0 or source.size <= 0 or source.start + source.size > file.seek(0, io.SEEK_END):
-        raise Corrupt(_NO_PLACE)
-    return pikepdf.open(Slice(file, source.start, source.size))  # type: ignore[arg-type]
-
-
-def _copy_pages(document: pikepdf.Pdf, merged: pikepdf.Pdf) -> None:
-    before = len(merged.pages)
-    try:
-        merged.add_pages_from(document)
-    except DAMAGED:  # a form that makes no sense: its pages do without it
-        del merged.pages[before:]
-        merged.add_pages_from(document, forms="strip")
+        growing.add(source)
+        refuse_pages(len(growing.written.kids), arguments)
+    if not growing.written.kids:
+        raise NothingInside("None of the documents can be taken into one PDF.")
+    growing.finish()
+    raw.flush()
+    return len(growing.written.kids)
 
 
 def _describe(merged: pikepdf.Pdf, sources: Sequence[Source], title: str) -> None:
@@ -133,43 +127,14 @@ def _describe(merged: pikepdf.Pdf, sources: Sequence[Source], title: str) -> Non
 def _save(document: pikepdf.Pdf, target: BinaryIO) -> None:
     """Contents go over as they are packed: nothing in them can unfold here."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PageCopyWarning)
+        warnings.simplefilter("ignore", PageCopyWarning)  # of widgets that had no form before, either
         document.save(
             target,
             object_stream_mode=ObjectStreamMode.generate,
             stream_decode_level=StreamDecodeLevel.none,
             deterministic_id=True,
-            encryption=False,
         )
-
-
-class _Nowhere(io.RawIOBase):
-    """Takes everything, keeps nothing."""
-
-    @override
-    def writable(self) -> bool:
-        return True
-
-    @override
-    def seekable(self) -> bool:
-        return True
-
-    @override
-    def write(self, content: Any, /) -> int:
-        return len(content)
-
-    @override
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        return 0
-
-
-def _try_alone(file: BinaryIO, source: Source) -> None:
-    try:
-        with ExitStack() as opened, pikepdf.new() as alone:
-            _append(file, source, alone, opened)
-            _save(alone, _Nowhere())  # type: ignore[arg-type]
-    except DAMAGED as error:
-        source.miss(f"This PDF is damaged: {reason(error)}.")
+    target.flush()
 
 
 def _tidy(title: object) -> str:

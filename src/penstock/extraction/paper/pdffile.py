@@ -28,9 +28,9 @@ class PdfFile:
         self._write(b"%d 0 obj\n%s\nendobj\n" % (number, content))
         return number
 
-    def put_stream(self, entries: bytes, pieces: Iterable[bytes]) -> int:
+    def put_stream(self, entries: bytes, pieces: Iterable[bytes], number: int | None = None) -> int:
         """Its length is an object of its own: it is known when the last piece was written."""
-        number, length = self.reserve(), self.reserve()
+        number, length = self.reserve() if number is None else number, self.reserve()
         self._places[number] = self._at
         self._write(b"%d 0 obj\n<<%s/Length %d 0 R>>\nstream\n" % (number, entries, length))
         begin = self._at
@@ -53,14 +53,16 @@ class PdfFile:
             )
         )
 
-    def finish(self) -> None:
+    def finish(self, catalog: bytes = b"") -> None:
+        """With more entries of the catalog, if there are any. What was reserved and never put is free."""
         listed = b" ".join(b"%d 0 R" % number for number in self.kids)
         self.put(b"<</Type/Pages/Count %d/Kids[%s]>>" % (len(self.kids), listed), PAGES)
-        self.put(b"<</Type/Catalog/Pages %d 0 R>>" % PAGES, CATALOG)
+        self.put(b"<</Type/Catalog/Pages %d 0 R%s>>" % (PAGES, catalog), CATALOG)
         begin, count = self._at, self._last + 1
         self._write(b"xref\n0 %d\n0000000000 65535 f \n" % count)
         for number in range(1, count):
-            self._write(b"%010d 00000 n \n" % self._places[number])
+            place = self._places.get(number)
+            self._write(b"0000000000 65535 f \n" if place is None else b"%010d 00000 n \n" % place)
         self._write(b"trailer\n<</Size %d/Root %d 0 R>>\nstartxref\n%d\n%%%%EOF\n" % (count, CATALOG, begin))
 
     def _write(self, piece: bytes) -> None:

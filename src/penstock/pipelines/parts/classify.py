@@ -11,6 +11,8 @@ from penstock.pipelines.parts.rules import Rules
 from penstock.pipelines.parts.score import score_pages
 from penstock.pipelines.parts.sequence import Costs, best_path, posteriors
 
+UNNAMED = 0.5  # the most confidence where nothing names a part
+
 
 def classify(pages: Sequence[PageText], rules: Rules, hook: Hook | None = None) -> list[Part]:
     """The parts of a packet in order; each page is in exactly one of them. The pages are numbered one by one."""
@@ -21,13 +23,18 @@ def classify(pages: Sequence[PageText], rules: Rules, hook: Hook | None = None) 
     if hook is not None and pages:
         added = ask_hook(hook, pages, rules.labels)
         scores = [[one + other for one, other in zip(*rows, strict=True)] for rows in zip(scores, added, strict=True)]
-    steps = [rules.steps.between(_change(before, after, rules.costs, len(pages))) for before, after in pairwise(leaves)]
-    path = best_path(scores, steps, rules.steps.begin())
-    sure = posteriors(scores, steps, rules.steps.begin())
+    steps = [
+        rules.steps.between(_change(before, after, rules.costs, len(pages)), row)
+        for (before, after), row in zip(pairwise(leaves), scores[1:], strict=True)
+    ]
+    begin = rules.steps.begin(scores[0]) if scores else []
+    path, sure = best_path(scores, steps, begin), posteriors(scores, steps, begin)
+    # A packet without any part is rare; one whose wording the rules do not know is not.
+    most = 1.0 if hook or {rules.labels[place] for place in path} - {rules.cover, rules.other} else UNNAMED
     parts = []
     for place, group in groupby(zip(pages, path, sure, strict=True), key=lambda item: item[1]):
         members = list(group)
-        confidence = sum(min(1.0, chances[place]) for _, _, chances in members) / len(members)
+        confidence = sum(min(most, chances[place]) for _, _, chances in members) / len(members)
         parts.append(Part(rules.labels[place], members[0][0].number, members[-1][0].number, confidence))
     return parts
 

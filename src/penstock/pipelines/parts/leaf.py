@@ -19,7 +19,10 @@ TOKEN = re.compile(r"[^\W_]+|[^\w\s]")
 FIELD = re.compile(r"^\W{0,3}\w[^:]{1,40}:(?:\s|$)")
 LEADERS = re.compile(r"(?:\. ?){3,160}\d{1,4}$")
 OF = re.compile(r"(?<![\d.,/-])(\d{1,4}) ?(?:of|von|de|sur|di|van|av|af|z|/) ?(\d{1,4})(?![\d.,/-])", re.IGNORECASE)
-ALONE = re.compile(r"^\W{0,3}(?:(?:page|seite|p|s|pag|pagina|blatt|sheet)\b\W{0,2})?(\d{1,4})\W{0,3}$", re.IGNORECASE)
+ALONE = re.compile(
+    r"^\W{0,3}(?:(?:page|seite|p|s|pg|pag|pagina|blatt|blad|sheet|side|sida|hoja|folio|foglio|feuille)\b\W{0,2})?(\d{1,4})\W{0,3}$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class Line:
     raw: str  # as it was, for patterns with accents
     tokens: tuple[str, ...]
     words: int
+    field: bool  # of a form: `Name: …`
     prose: bool  # a sentence, or a piece of one
     continues: bool  # what the line above has begun
 
@@ -78,7 +82,7 @@ class Leaf:
         text = "".join(line.text for line in self.lines)
         count, letters = max(1, len(self.lines)), sum(map(str.isalpha, text))
         short = sum(line.words <= 4 for line in self.lines)
-        forms = sum(FIELD.match(line.text) is not None for line in self.lines)
+        forms = sum(line.field for line in self.lines)
         return {
             "lines": len(self.lines),
             "characters": len(text),
@@ -90,12 +94,19 @@ class Leaf:
             "prose_share": sum(line.prose for line in self.lines) / count,
             "leader_lines": sum(LEADERS.search(line.raw) is not None for line in self.lines),
             "blank": float(letters < 8),
+            "flowing": float(bool(self.lines) and (self.lines[0].prose or self.lines[0].field)),
             "titled": float(bool(self.lines) and _is_title(self.lines[0])),
         }
 
 
 def _is_title(line: Line) -> bool:
-    return line.words <= 7 and not line.prose and not line.text.endswith((".", ",", ";")) and line.text[:1].isupper()
+    return (
+        line.words <= 7
+        and not line.prose
+        and not line.field
+        and not line.text.endswith((".", ",", ";"))
+        and line.text[:1].isupper()
+    )
 
 
 def open_leaf(page: PageText, before: PageText | None) -> Leaf:
@@ -125,5 +136,6 @@ def _line(raw: str, above: Line | None) -> Line:
     words = sum(token[0].isalnum() for token in tokens)
     small = sum(map(str.islower, text)) / max(1, sum(map(str.isalpha, text)))
     begun = above is not None and above.prose and not above.text.endswith((".", ":", ";", "!", "?"))
-    prose = small > 0.7 and FIELD.match(text) is None and (words >= 8 or begun or (words >= 5 and text.endswith(".")))
-    return Line(text, raw, tokens, words, prose, begun and prose)
+    field = FIELD.match(text) is not None
+    prose = small > 0.7 and not field and (words >= 8 or begun or (words >= 5 and text.endswith(".")))
+    return Line(text, raw, tokens, words, field, prose, begun and prose)

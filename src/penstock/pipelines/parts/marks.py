@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from penstock.pipelines.parts.leaf import Leaf, Line
+from penstock.pipelines.parts.leaf import EDGE, Leaf, Line
 from penstock.pipelines.parts.noise import Lexicon, distance, shape
 
 NEAR = 4  # lines between two entries of a list
@@ -18,7 +18,8 @@ NUMBER = re.compile(r"^\W{0,4}(?:[^\W\d]{1,6}\W{0,3})?\d{1,3}(?!\d)")  # `- page
 END = re.compile(r"^\W{0,3}$")
 CODE = re.compile(r"^\W?([A-Z]) ?[.:,\-–] ?\d{1,2}(?!\d)|^\W?([A-Z])\d{1,2}(?:\.\d{1,2}){1,3}\b")
 LETTERED = re.compile(r"^([A-Z]) ?[.):–-]+ ?[A-Z]\w{2}")
-CORNER = re.compile(r"(?<![\w.])([A-Z]) ?[-/] ?\d{1,3}\W{0,2}$")
+CORNER = re.compile(r"(?<![\w.])([A-Z]) ?[-/] ?\d{1,3}\W{0,2}$|^\W?([A-Z]) ?\d{1,3}\W?$")  # `A / 2`, or `A12` alone
+ANY = "*"  # before a word that no rule has
 LISTED = re.compile(r"^(?:\W{0,2}[\[(|☐☒☑□■✓✔•·*–-]|\d{1,2}[.)] )|(?:\. ?){3,160}\d{1,4}$")
 
 
@@ -31,6 +32,7 @@ class Mark:
     line: int
     heading: bool = False
     running: bool = False
+    begins: bool = False  # its line
     numbered: bool = False  # a page number follows
     doubtful: bool = False  # its letter may be something else
 
@@ -66,11 +68,19 @@ def find_marks(leaf: Leaf, sought: Sought) -> list[Mark]:
     return [_unless_listed(mark, marks) for mark in marks]
 
 
+def confirm_marks(found: list[list[Mark]]) -> list[list[Mark]]:
+    """Without the marks of unknown words that a packet names with one letter alone: `Envelope A` needs an `Envelope B`."""
+    letters: dict[str, set[str]] = {}
+    for mark in (mark for marks in found for mark in marks):
+        letters.setdefault(mark.word, set()).add(mark.letter)
+    return [[mark for mark in marks if not mark.word.startswith(ANY) or len(letters[mark.word]) > 1] for marks in found]
+
+
 def _unless_listed(mark: Mark, marks: list[Mark]) -> Mark:
     listed = any(
         mark.rivals(other) and abs(other.line - mark.line) <= NEAR
         for other in marks
-        if not other.doubtful and (other.counts or other.line == mark.line)
+        if not other.doubtful and (other.counts or other.begins or other.line == mark.line)
     )
     return replace(mark, heading=False, running=False) if listed and mark.counts else mark
 
@@ -84,6 +94,8 @@ def _worded(leaf: Leaf, place: int, line: Line, sought: Sought) -> Iterator[Mark
             letter, doubtful = _letter(line.tokens[end], sought.letters)
         if not letter and token[-1].isupper() and token[-1] in sought.letters and shape(token[:-1]) in sought.words:
             word, end, letter, doubtful = shape(token[:-1]), at, token[-1], False
+        if not letter and end is not None and len(token) > 3 and token.isalpha() and line.tokens[end] in sought.letters:
+            word, letter = ANY + shape(token), line.tokens[end] if line.tokens[end].isupper() else ""
         if letter and end is not None:
             rest = " ".join(line.tokens[end + 1 :])
             yield _graded(Mark(word, letter, place, doubtful=doubtful), leaf, line, at, rest)
@@ -113,14 +125,16 @@ def _letter(token: str, letters: Collection[str]) -> tuple[str, bool]:
 
 
 def _graded(mark: Mark, leaf: Leaf, line: Line, at: int, rest: str) -> Mark:
-    if line.continues or LISTED.search(line.raw):
+    if line.continues:
         return mark
     begins = at == 0 or (at == 1 and not line.tokens[0].isalnum())
+    if LISTED.search(line.raw):
+        return replace(mark, begins=begins)
     heading = begins and line.words <= MOST_WORDS and not line.prose
     numbered = NUMBER.match(rest) is not None
-    ends = END.match(rest) is not None and not line.prose
-    running = leaf.is_in(mark.line, "edges") and line.words <= MOST_WORDS + 4 and (heading or numbered or ends)
-    return replace(mark, heading=heading, running=running, numbered=numbered)
+    alone = END.match(rest) is not None and not line.prose and (mark.line >= EDGE or not heading)
+    running = leaf.is_in(mark.line, "edges") and line.words <= MOST_WORDS + 4 and (numbered or alone)
+    return replace(mark, heading=heading, running=running, begins=begins, numbered=numbered)
 
 
 def _bare(leaf: Leaf, place: int, line: Line, letters: Collection[str]) -> Iterator[Mark]:
@@ -130,5 +144,7 @@ def _bare(leaf: Leaf, place: int, line: Line, letters: Collection[str]) -> Itera
         letter = next(filter(None, found.groups()))
         if letter in letters:
             yield Mark("", letter, place, heading=True)
-    elif leaf.is_in(place, "edges") and not line.prose and (found := CORNER.search(line.text)) and found[1] in letters:
-        yield Mark("", found[1], place, running=True, numbered=True)
+    elif leaf.is_in(place, "edges") and not line.prose and (found := CORNER.search(line.text)):
+        letter = next(filter(None, found.groups()))
+        if letter in letters:
+            yield Mark("", letter, place, running=True, numbered=True)

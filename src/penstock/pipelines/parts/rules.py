@@ -6,22 +6,19 @@ one. The built-in rules are in rules.toml, beside this module; a file of one's o
 """
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
-from math import isfinite
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from penstock.errors import BadSetting
+from penstock.pipelines.parts.file import HEAVIEST, RulesFile
 from penstock.pipelines.parts.leaf import ZONES
 from penstock.pipelines.parts.noise import Lexicon, plain, shape
 from penstock.pipelines.parts.pattern import compile_pattern
 from penstock.pipelines.parts.sequence import Costs, Steps
 
 BUILT_IN = Path(__file__).with_name("rules.toml")
-PAGES = ("any", "first", "first-of-document")
+PAGES = ("any", "first", "later", "first-of-document")
 OF_KIND = {
     "marker": {"words", "letters", "where"},
     "pattern": {"pattern", "where"},
@@ -32,10 +29,9 @@ OF_ALL = {"name", "label", "kind", "weight", "page", "fallback"}
 OF_FILE = {"extends", "without", "labels", "cover", "other", "sequence", "rule"}
 FEATURES = (
     *("lines", "characters", "words_per_line", "digit_share", "capital_share", "short_line_share", "form_share"),
-    *("prose_share", "leader_lines", "blank", "titled", "listed", "unheaded"),
+    *("prose_share", "leader_lines", "blank", "titled", "flowing", "listed", "unheaded"),
 )
 MOST_RULES = 1_000
-HEAVIEST = 50.0
 
 
 @dataclass(frozen=True)
@@ -80,15 +76,14 @@ class Rules:
 
 def load_rules(path: Path | None) -> Rules:
     """Read and check a rules file; None stands for the built-in rules."""
-    table = _read(BUILT_IN if path is None else path)
-    file = _File(BUILT_IN if path is None else path)
+    file = _Judge(BUILT_IN if path is None else path)
+    table = file.read()
     file.check_keys(table, OF_FILE, "")
     if file.flag(table, "extends"):
-        below = _read(BUILT_IN)
+        below = _Judge(BUILT_IN).read()
         known = {rule["name"] for rule in below["rule"]}
         for name in (gone := file.texts(table, "without", "")):
-            if name not in known:
-                file.refuse("", f"without names the rule {name!r}, which is not built in{_near(name, known)}.")
+            file.check_known(name, known, ", without", "the name of a built-in rule")
         kept = [rule for rule in below["rule"] if rule["name"] not in gone]
         sequence = {**below["sequence"], **file.section(table, "sequence")}
         table = {**below, **table, "rule": [*file.rules(table), *kept], "sequence": sequence}
@@ -97,32 +92,8 @@ def load_rules(path: Path | None) -> Rules:
     return file.judge(table)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadSetting(
-            f"The rules file {path} cannot be read: {error.strerror}. Correct its path or its permissions."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise BadSetting(f"The rules file {path} is not UTF-8 text. Save it as UTF-8.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise BadSetting(f"The rules file {path} is not valid TOML: {error}. Correct that line.") from error
-
-
-def _near(name: str, known: Sequence[str] | set[str]) -> str:
-    near = get_close_matches(name, sorted(known), n=1)
-    return f"; did you mean {near[0]}?"[:-1] if near else ""
-
-
-@dataclass(frozen=True)
-class _File:
-    """One file, whose keys are checked one by one."""
-
-    path: Path
-
-    def refuse(self, where: str, sentence: str) -> NoReturn:
-        raise BadSetting(f"The rules file {self.path}{where}: {sentence}")
+class _Judge(RulesFile):
+    """Makes rules of what a file says."""
 
     def judge(self, table: Mapping[str, Any]) -> Rules:
         labels = tuple(self.texts(table, "labels", ""))
@@ -202,46 +173,3 @@ class _File:
                 where, f"the range of {feature} holds nothing or everything. Give min, max or both, min not above max."
             )
         return {"feature": feature, "low": low, "high": high}
-
-    def check_keys(self, table: Mapping[str, Any], known: set[str], where: str) -> None:
-        for key in table:
-            if key not in known:
-                advice = _near(key, known) or f". Its keys are {', '.join(sorted(known))}"
-                self.refuse(where, f"{key} is not a key here{advice}.".replace("; did", ". Did"))
-
-    def choice(self, table: Mapping[str, Any], key: str, where: str, known: Sequence[str], usual: str | None) -> str:
-        value = table.get(key, usual)
-        if not isinstance(value, str) or value not in known:
-            said = f"{key} is missing" if value is None else f"{key} is {value!r}"
-            self.refuse(where, f"{said}. Write one of {', '.join(known)}.")
-        return value
-
-    def number(self, table: Mapping[str, Any], key: str, where: str, *, low: float, high: float = HEAVIEST) -> float:
-        value = table.get(key)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not isfinite(value)
-            or not low <= value <= high
-        ):
-            said = f"{key} is missing" if value is None else f"{key} is {value!r}"
-            self.refuse(where, f"{said}. Write a number from {low:g} to {high:g}.")
-        return float(value)
-
-    def flag(self, table: Mapping[str, Any], key: str, where: str = "") -> bool:
-        value = table.get(key, False)
-        if not isinstance(value, bool):
-            self.refuse(where, f"{key} is {value!r}. Write true or false.")
-        return value
-
-    def texts(self, table: Mapping[str, Any], key: str, where: str) -> list[str]:
-        value = table.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(text, str) and text.strip() for text in value):
-            self.refuse(where, f'{key} must be a list of texts, such as {key} = ["one", "two"].')
-        return value
-
-    def section(self, table: Mapping[str, Any], key: str) -> dict[str, Any]:
-        value = table.get(key, {})
-        if not isinstance(value, dict):
-            self.refuse("", f"{key} must be a table. Write its keys under [{key}].")
-        return value

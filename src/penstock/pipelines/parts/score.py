@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.pipelines.parts.leaf import Leaf
-from penstock.pipelines.parts.marks import Mark, Sought, find_marks
+from penstock.pipelines.parts.marks import ANY, Mark, Sought, confirm_marks, find_marks
 from penstock.pipelines.parts.noise import shape
 from penstock.pipelines.parts.rules import Rule, Rules
 
@@ -26,7 +26,7 @@ class Look:
 def score_pages(leaves: Sequence[Leaf], rules: Rules) -> list[list[float]]:
     """A row for each page, in the order of the labels."""
     looks = list(_looks(leaves, rules))
-    named = any(_fits(rule, look) for rule in rules.of_kind("marker") if not rule.fallback for look in looks)
+    named = _named(looks, rules)
     used = [rule for rule in rules.rules if not (rule.fallback and named)]
     rows = []
     for look in looks:
@@ -35,6 +35,15 @@ def score_pages(leaves: Sequence[Leaf], rules: Rules) -> list[list[float]]:
             row[rule.label] += rule.weight * _fits(rule, look)
         rows.append(list(row.values()))
     return rows
+
+
+def _named(looks: Sequence[Look], rules: Rules) -> bool:
+    """Whether a word names a part somewhere, or codes name two of them; a single code may be a person's initial."""
+    fitting = [
+        rule for rule in rules.of_kind("marker") if not rule.fallback and any(_fits(rule, look) for look in looks)
+    ]
+    named = {rule.label for rule in fitting} - {rules.other}
+    return len(named) > 1 or any(rule.words for rule in fitting if rule.label in named)
 
 
 def _looks(leaves: Sequence[Leaf], rules: Rules) -> Iterator[Look]:
@@ -47,8 +56,8 @@ def _looks(leaves: Sequence[Leaf], rules: Rules) -> Iterator[Look]:
         for phrase in rule.keywords:
             starts[phrase[0]].add(phrase)
     headed = False
-    for leaf in leaves:
-        marks = find_marks(leaf, sought)
+    found = confirm_marks([find_marks(leaf, sought) for leaf in leaves])
+    for leaf, marks in zip(leaves, found, strict=True):
         layout = leaf.layout()
         layout["listed"] = len({mark.letter for mark in marks if not mark.counts and not mark.doubtful})
         layout["unheaded"] = float(headed and not any(mark.running for mark in marks))
@@ -75,13 +84,13 @@ def _phrases(leaf: Leaf, rules: Rules, starts: dict[str, set[Phrase]]) -> dict[P
 def _fits(rule: Rule, look: Look) -> float:
     """From 0, not at all, to 1."""
     leaf = look.leaf
-    if (rule.page == "first" and not leaf.first) or (rule.page == "first-of-document" and not leaf.opens):
+    if not {"any": True, "first": leaf.first, "later": not leaf.first, "first-of-document": leaf.opens}[rule.page]:
         return 0.0
     if rule.kind == "layout":
         return float(rule.low <= look.layout[rule.feature] <= rule.high)
     if rule.kind == "keywords":
         seen = sum(
-            any(leaf.is_in(place, rule.where) for place in look.phrases.get(phrase, ())) for phrase in rule.keywords
+            any(_is_there(leaf, place, rule) for place in look.phrases.get(phrase, ())) for phrase in rule.keywords
         )
         return min(1.0, seen / rule.least)
     if rule.pattern is not None:
@@ -90,8 +99,14 @@ def _fits(rule: Rule, look: Look) -> float:
     return max((_weighed(rule, mark, leaf) for mark in look.marks), default=0.0)
 
 
+def _is_there(leaf: Leaf, place: int, rule: Rule) -> bool:
+    """A field of a form is no title: `Passport number: …`."""
+    return leaf.is_in(place, rule.where) and not (rule.where == "title" and leaf.lines[place].field)
+
+
 def _weighed(rule: Rule, mark: Mark, leaf: Leaf) -> float:
-    if mark.letter not in rule.letters or (mark.word not in rule.words if rule.words else bool(mark.word)):
+    word = ANY if mark.word.startswith(ANY) else mark.word
+    if mark.letter not in rule.letters or (word not in rule.words if rule.words else bool(word)):
         return 0.0
     here = mark.running if rule.where == "edges" else mark.heading and leaf.is_in(mark.line, rule.where)
     return (0.5 if mark.doubtful else 1.0) * here

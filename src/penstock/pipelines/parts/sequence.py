@@ -23,7 +23,7 @@ class Costs:
     backwards: float = 1.5  # more of it from a later label to an earlier one
     late_cover: float = 4.0  # a cover sheet that is not at the beginning
     long_cover: float = 2.0  # a cover sheet of more than one page
-    unnamed: float = 1.0  # to begin with a part that nothing on the page names
+    unnamed: float = 2.5  # a part that begins on a page where nothing speaks for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +35,27 @@ class Steps:
     cover: str
     other: str
 
-    def begin(self) -> list[float]:
-        return [0.0 if label == self.other else -self.costs.unnamed for label in self.labels]
+    def begin(self, row: Row) -> list[float]:
+        """For the first page, whose scores are `row`."""
+        return [-self._unnamed(label, score) for label, score in zip(self.labels, row, strict=True)]
 
-    def between(self, change: float) -> list[list[float]]:
-        """From each label to each; `change` is what a change costs at this page."""
-        return [[-self._cost(before, after, change) for after in self.labels] for before in self.labels]
+    def between(self, change: float, row: Row) -> list[list[float]]:
+        """From each label to each; `change` is what a change costs at this page, whose scores are `row`."""
+        scored = list(zip(self.labels, row, strict=True))
+        return [[-self._cost(before, after, change, score) for after, score in scored] for before in self.labels]
 
-    def _cost(self, before: str, after: str, change: float) -> float:
+    def _cost(self, before: str, after: str, change: float, score: float) -> float:
         if before == after:
             return self.costs.long_cover if after == self.cover else 0.0
-        cost = change
+        cost = change + self._unnamed(after, score)
         if after == self.cover:
             return cost + self.costs.late_cover
         if self.other not in {before, after} and self.labels.index(after) < self.labels.index(before):
             cost += self.costs.backwards
         return cost
+
+    def _unnamed(self, label: str, score: float) -> float:
+        return self.costs.unnamed if label not in {self.cover, self.other} and score <= 0 else 0.0
 
 
 def best_path(scores: Sequence[Row], steps: Sequence[Sequence[Row]], begin: Row) -> list[int]:
