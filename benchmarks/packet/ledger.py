@@ -68,4 +68,4 @@ def watch(path: Path) -> None:
 if __name__ == "__main__":
     watch(Path(sys.argv.pop()))
     with suppress(typer.Exit):
-        processes.worker("", None, "", "20s", None, "none", False)
+        processes.worker(sources="none")

@@ -1,8 +1,8 @@
 """A packet of 400 scanned pages: its time beside the same OCR in bare processes, and the worker's memory beside 100 pages.
 
 The pages are the same on both sides, and so is the engine; a bare process opens each document once and does nothing else.
-Memory is what the worker and its children have for themselves, at most, looked at twice a second, each time in a worker that was
-just started. The worker's own counters say whether a transaction sat idle on its connection for longer than 250 ms.
+Memory is what the worker and its children have for themselves, at most, looked at twice a second, each time in a worker that
+was just started. The worker's own counters say whether a transaction sat idle on its connection for longer than 250 ms.
 """
 
 import asyncio

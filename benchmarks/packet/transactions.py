@@ -1,8 +1,8 @@
 """What a message of a packet costs in transactions, and for how long its jobs hold a connection.
 
 A message has two jobs: `take_message`, which makes the packet, and `prepare_packet`, which makes it searchable. Both write down
-each use of the pool (ledger.py). Not counted as their own are: the batch in which messages come in (one for all), claims (one for
-many jobs), steps that are kept, what is written ahead of the end (the consolidated PDF, batches of chunks), and children.
+each use of the pool (ledger.py). Not counted as their own are: the batch in which messages come in (one for all), claims (one
+for many jobs), steps that are kept, what is written ahead of the end (the consolidated PDF, batches of chunks), and children.
 Statements that stand alone are looks at rows, and are shown beside it. All numbered transactions of the database, with claims,
 progress and beats, are shown, too.
 """

@@ -61,4 +61,4 @@ if __name__ == "__main__":
     from penstock.pipelines import product
 
     setattr(product, "Boxes", CountingBoxes)  # noqa: B010  it is no part of what that module exports
-    processes.worker("", None, "", "20s", None, "none", False)
+    processes.worker(sources="none")
