@@ -62,6 +62,13 @@ def keep(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
     return os.getpid()
 
 
+def borrow(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
+    """Memory in pieces, all of it free again at the end."""
+    pieces = [bytearray(b"x") * 2**20 for _ in range(arguments["pieces"])]
+    del pieces
+    return os.getpid()
+
+
 def spin(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
     while True:
         pass

@@ -149,6 +149,19 @@ async def test_who_was_overtaken_keeps_nothing(database_url: DatabaseUrl, tmp_pa
         assert await product.inbox.unknown("orders", ["a", "b"]) == ["b"]
 
 
+async def test_news_are_what_never_came_or_came_with_other_content(database_url: DatabaseUrl, tmp_path: Path) -> None:
+    long = "x" * 2000  # is kept in a shorter form
+    async with taking(database_url, tmp_path) as product:
+        await product.inbox.receive("orders", [order("a"), order(long)])
+        asked = [order("a"), order(long), order("b"), order("b" + long)]
+        assert await product.inbox.unknown("orders", [message.id for message in asked]) == ["b", "b" + long]
+        assert await product.inbox.news("orders", asked) == asked[2:]
+        assert await product.inbox.news("orders", [order("a", "Other.")]) == [order("a", "Other.")]
+        await until_settled(product)
+    async with taking(database_url, tmp_path, on_change="error") as product:
+        assert await product.inbox.news("orders", [order("a", "Other."), order("b")]) == [order("b")]
+
+
 async def test_bytes_that_came_with_a_message_are_kept_until_it_is_taken(
     database_url: DatabaseUrl, tmp_path: Path
 ) -> None:

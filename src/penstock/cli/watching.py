@@ -21,6 +21,8 @@ sql = statements(__file__)
 
 KIND = "prepare_document"
 LOOK_EVERY = 0.5  # seconds, without a notification
+LOOK_AGAIN = 0.03  # seconds: so soon when something has just changed, and the end may be near
+REFRESH = 0.25  # seconds between two looks while much is open
 REST = 5  # times as long as the look took: how busy the display may keep the database
 MOST_REST = 2.0  # seconds
 SERVED_EVERY = 2.0
@@ -44,6 +46,7 @@ class Watcher:
         self._beside = beside
         self._working: asyncio.Task[None] | None = None
         self._served_at = time.monotonic()
+        self._changed_at = time.monotonic()
 
     async def is_served(self) -> bool:
         served = await self._product.app.database.pool.repeat(lambda session: sql.is_served.value(session, kind=KIND))
@@ -82,9 +85,13 @@ class Watcher:
                 self._show()
                 if last_look and not self._tally.open:
                     return
-                took = time.monotonic() - began
-                await asyncio.sleep(min(REST * took, MOST_REST))
-                await changed.wait(LOOK_EVERY)
+                await asyncio.sleep(self._rest(time.monotonic() - began))
+                await changed.wait(min(LOOK_EVERY, max(LOOK_AGAIN, time.monotonic() - self._changed_at)))
+
+    def _rest(self, took: float) -> float:
+        """Not beyond the end, as far as it can be foreseen: on a busy machine a look takes long, and so would its rest."""
+        left = self._tally.seconds_left
+        return min(max(REST * took, REFRESH), MOST_REST, REFRESH if left is None else left)
 
     async def look(self) -> None:
         """Bring the tally up to date."""
@@ -104,6 +111,8 @@ class Watcher:
             )
 
         members, settled, self._tally.steps = await self._product.app.database.pool.repeat(read)
+        if settled:
+            self._changed_at = time.monotonic()
         for facts in settled:
             self._tally.settle(*facts)
         for member in members:

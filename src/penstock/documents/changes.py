@@ -32,6 +32,7 @@ class Announcer:
         self._telling: asyncio.Task[None] | None = None
         self._pending = False
         self._told_at = 0.0
+        self._closing = asyncio.Event()
 
     def tell(self) -> None:
         """Something has changed, and is committed."""
@@ -40,14 +41,16 @@ class Announcer:
             self._telling = asyncio.create_task(self._tell(), name="announce")
 
     async def close(self) -> None:
-        """Send what is pending."""
+        """Send what is pending, at once."""
+        self._closing.set()
         if self._telling is not None:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._telling
 
     async def _tell(self) -> None:
         while self._pending:
-            await asyncio.sleep(max(0.0, self._told_at + TELL_EVERY - time.monotonic()))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), self._told_at + TELL_EVERY - time.monotonic())
             self._pending = False
             self._told_at = time.monotonic()
             try:

@@ -105,7 +105,24 @@ class Inbox:
 
     async def unknown(self, source: str, ids: Sequence[str]) -> list[str]:
         """Those of these messages that never came."""
-        return [row["message_id"] for row in await self._repeat(sql.unknown, source=source, message_ids=list(ids))]
+        numbers = {_checked(number): number for number in ids}  # a long one is kept in a shorter form
+        found = await self._repeat(sql.unknown, source=source, message_ids=list(numbers))
+        return [numbers[row["message_id"]] for row in found]
+
+    async def news(self, source: str, messages: Sequence[Message]) -> list[Message]:
+        """Those of these messages that never came, or came with other content, where that is a new version; writes nothing."""
+        if not messages:
+            return []
+        numbers = [_checked(message.id) for message in messages]
+        rows = await self._repeat(
+            sql.news,
+            source=source,
+            message_ids=numbers,
+            digests=[hashlib.sha256(encode_payload(message).encode()).digest() for message in messages],
+            by_number=self.source(source).on_change == "error",
+        )
+        wanted = {row["message_id"] for row in rows}
+        return [message for number, message in zip(numbers, messages, strict=True) if number in wanted]
 
     async def is_full(self, source: str) -> bool:
         """Whether so many messages wait that more would only pile up."""

@@ -60,6 +60,15 @@ where not exists (
   select from penstock.inbox where inbox.source = :source and inbox.message_id = wanted.message_id
 )
 
+-- name: news
+-- Those that never came or, if it is not their number alone that counts, came with other content.
+select came.message_id from unnest(:message_ids::text[], :digests::bytea[]) as came(message_id, digest)
+where not exists (
+  select from penstock.inbox
+  where inbox.source = :source and inbox.message_id = came.message_id
+    and (:by_number::boolean or inbox.digest = came.digest)
+)
+
 -- name: known_below
 -- What came from one place: the messages whose number begins so.
 select message_id from penstock.inbox where source = :source and starts_with(message_id, :prefix)
@@ -91,6 +100,11 @@ update penstock.inbox
 set state = 'taken', document_id = :document, payload = null, error = null, changed_at = penstock.now()
 where id = :message and number = :number
 returning id
+
+-- name: outrun_by
+-- A later message of the same source has become this document already.
+select job_id from penstock.inbox
+where document_id = :document and source = :source and state = 'taken' and job_id > :job limit 1
 
 -- name: let_go
 -- Its bytes belong to a document now.

@@ -29,6 +29,14 @@ from penstock.settings.arriving import SourceSettings
 PIECE = 2**20
 
 
+class Outrun(Exception):
+    """A later message of the source has become the same document already: what this one brings is older."""
+
+    def __init__(self, document: int) -> None:
+        super().__init__(document)
+        self.document = document
+
+
 class Taking:
     """The handler of messages, with what it needs."""
 
@@ -40,6 +48,7 @@ class Taking:
         self._packets = packets
         self._intake: Intake = packets.intake
         self._announcer = announcer
+        self._buckets: dict[tuple[str, str | None, str], Any] = {}  # each has connections of its own
 
     async def take_message(self, ctx: Context, message: int) -> dict[str, Any] | None:
         """Make what a message asks for, once."""
@@ -91,12 +100,27 @@ class Taking:
                 done = await self._intake.write(tx, wish, stored)
                 await self._end(tx, row, done.accepted.id)
                 unneeded = [] if done.key == stored.key else [stored.key]
+        except Outrun as outrun:
+            return await self._stand_back(ctx, row, outrun.document)
         except NameTaken as error:
             raise BadMessage(f"{error} Or set replace = true for the source {row['source']}.") from None
         await self._settle(unneeded)
         return {"document": done.accepted.id}
 
     async def _end(self, tx: Any, row: Record, document: int) -> None:
+        """After the document is written, and so locked: of two messages for one name the later one is what stays."""
+        newer = await sql.outrun_by.value(tx, document=document, source=row["source"], job=row["job_id"])
+        if newer is not None:
+            raise Outrun(document)
+        await self._note_taken(tx, row, document)
+
+    async def _stand_back(self, ctx: Context, row: Record, document: int) -> dict[str, Any]:
+        """Nothing of it was written; the collector finds its bytes."""
+        async with ctx.finish({"document": document}) as tx:
+            await self._note_taken(tx, row, document)
+        return {"document": document}
+
+    async def _note_taken(self, tx: Any, row: Record, document: int) -> None:
         if await sql.taken.value(tx, message=row["id"], number=row["number"], document=document) is None:
             raise BadMessage(f"The message {row['id']} came with other content meanwhile, which has a job of its own.")
         await sql.let_go.run(tx, message=row["id"])
@@ -128,6 +152,8 @@ class Taking:
                 done = await self._packets.write(tx, prepared)
                 await self._end(tx, row, done.accepted.id)
                 unneeded = done.unneeded
+        except Outrun as outrun:
+            return await self._stand_back(ctx, row, outrun.document)
         except NameTaken as error:
             raise BadMessage(f"{error} Or set replace = true for the source {row['source']}.") from None
         await self._settle(unneeded)
@@ -204,9 +230,12 @@ class Taking:
             raise BadMessage(
                 "The message names a document by its key, and the source has no blobs_url: set it, then redrive."
             )
-        if chosen.type == "bucket":
-            return open_bucket(url, chosen.endpoint, chosen.options)
-        return open_bucket(url, chosen.blobs_endpoint, chosen.blobs_options)
+        own = chosen.type == "bucket"
+        endpoint, options = (chosen.endpoint, chosen.options) if own else (chosen.blobs_endpoint, chosen.blobs_options)
+        secret = options.get_secret_value() if options else ""  # two sources may see one bucket with other eyes
+        if (url, endpoint, secret) not in self._buckets:
+            self._buckets[url, endpoint, secret] = open_bucket(url, endpoint, options)
+        return self._buckets[url, endpoint, secret]
 
 
 async def _nothing() -> AsyncIterator[bytes]:

@@ -51,6 +51,10 @@ class Desk:
     async def unknown(self, ids: Sequence[str]) -> list[str]:
         return await self.inbox.unknown(self.name, ids)
 
+    async def news(self, messages: Sequence[Message]) -> list[Message]:
+        """Those that never came, or came with other content, if that makes a new version."""
+        return await self.inbox.news(self.name, messages)
+
     async def has_room(self) -> bool:
         return not await self.inbox.is_full(self.name)
 

@@ -10,6 +10,8 @@ import faulthandler
 import importlib
 import io
 import os
+import resource
+import select
 import signal
 import socket
 import sys
@@ -21,8 +23,11 @@ from penstock.extraction.box import wire
 from penstock.extraction.box.reply import Reply
 from penstock.extraction.box.sandbox import Walls, confine, limit_cpu
 
-M_MMAP_THRESHOLD = -3  # of malloc.h
-LARGE = 2**18  # bytes
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+LARGE = 2**25  # bytes that glibc takes from the system and gives back by themselves
+KEPT_FREE = 2**27  # bytes at the end of the heap
+MUCH = 0.5  # of the memory of a box: one that has had more gives back what is free before it answers
+MOMENT = 0.5  # seconds without a task, after which it does so anyway
 KEPT = "kept-"  # how the names of such folders begin
 
 Task = Callable[[BinaryIO, dict[str, Any], Reply], Any]
@@ -33,9 +38,11 @@ class Box:
 
     def __init__(self, connection: socket.socket, parent: int) -> None:
         self.connection = connection
+        self.heap = Heap()
         setup, _ = self._receive()
         self.tasks: dict[str, str] = setup["tasks"]
         self.scratch: str = setup["scratch"]
+        self.heap.much = int(MUCH * setup["file_size"])
         sys.path[:0] = setup["paths"]
         sys.path += [path for path in setup["packages"] if path not in sys.path]
         walls = Walls(parent, self.scratch, setup["memory"], setup["file_size"])
@@ -43,6 +50,8 @@ class Box:
 
     def serve(self) -> None:
         while True:
+            if not select.select([self.connection], [], [], MOMENT)[0]:
+                self.heap.give_back()
             request, descriptors = self._receive()
             limit_cpu(request["cpu"])
             with io.FileIO(descriptors[0], "rb") as raw:
@@ -57,6 +66,8 @@ class Box:
             task: Task = getattr(importlib.import_module(module), function)
             with io.BufferedReader(raw) as file:
                 value = task(file, request["arguments"], reply)
+            if self.heap.had_much():
+                self.heap.give_back()  # now: the parent looks when it has the answer
             reply.result(value)
         except (BrokenPipeError, ConnectionResetError):
             raise SystemExit(0) from None  # the parent is gone
@@ -99,15 +110,28 @@ class Box:
         return bytes(gathered)
 
 
-def _give_back_memory() -> None:
-    """What a large document needed goes back to the system when it is free, instead of staying for the next one."""
-    with suppress(AttributeError, OSError):  # another C library than glibc
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
+class Heap:
+    """What is free in it stays for the next task: an OCR that takes its memory from the system anew for every layer is half
+    as slow again. It goes back when there is much of it, and when nothing follows.
+    """
+
+    def __init__(self) -> None:
+        self.much = 0
+        self._libc = ctypes.CDLL(None)
+        with suppress(AttributeError):  # another C library than glibc
+            self._libc.mallopt(M_MMAP_THRESHOLD, LARGE)
+            self._libc.mallopt(M_TRIM_THRESHOLD, KEPT_FREE)
+
+    def had_much(self) -> bool:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > self.much
+
+    def give_back(self) -> None:
+        with suppress(AttributeError):
+            self._libc.malloc_trim(0)
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _give_back_memory()
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
     faulthandler.enable(2)  # the parent reads the end of it when we crash

@@ -146,7 +146,7 @@ class Child:
 
     def memory(self) -> int:
         """What it holds now."""
-        return self._vitals.look().memory
+        return self._vitals.memory()
 
     def kill(self) -> None:
         """At once, with its group: on a machine without the filter of system calls it may have started something."""

@@ -52,11 +52,17 @@ class Vitals:
 
     def look(self) -> Use:
         """Nothing for one that has ended."""
-        use = Use()
+        return Use(self.memory(), self.cpu())
+
+    def memory(self) -> int:
         with suppress(OSError, IndexError):
-            use.memory = _resident(os.pread(self._memory, 200, 0))
-            use.cpu = _seconds(os.pread(self._times, 2000, 0))
-        return use
+            return _resident(os.pread(self._memory, 200, 0))
+        return 0
+
+    def cpu(self) -> float:
+        with suppress(OSError, IndexError):
+            return _seconds(os.pread(self._times, 2000, 0))
+        return 0.0
 
     def close(self) -> None:
         os.close(self._memory)
@@ -95,7 +101,7 @@ class Watch:
         self._allowed = allowed
         self._end = end
         self._loop = asyncio.get_running_loop()
-        self._cpu_before = vitals.look().cpu
+        self._cpu_before = vitals.cpu()
         self._at = self._loop.time()
         self._clock = 0.0
         self._moved = (0.0, 0.0)  # when it was last seen at work: the clock, and its processor time

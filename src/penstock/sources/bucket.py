@@ -1,0 +1,157 @@
+"""A bucket as a source: it is listed again and again, page by page, and what the inbox does not know is received.
+
+One worker at a time goes through the listing. The position says how far: a page, what is new on it and the next position are
+one transaction, so that after a crash another worker goes on there. The bytes are fetched by the message's job. What is in the
+bucket then is what is taken: an object that was replaced since it was listed gives its newer content to both messages, and the
+second of them changes nothing.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from penstock.blobs.outside import Bucket, Listed, open_bucket
+from penstock.documents import Message, Overtaken, Position
+from penstock.documents.naming import check_document_name
+from penstock.errors import BadSetting, BadValue, NotFound
+from penstock.sources.look import name_filter
+from penstock.sources.source import Desk, Fate, Trouble, keep_asking
+
+ABANDONED = 15.0  # seconds without a page, after which somebody else goes on with a listing
+BEGIN: dict[str, Any] = {"after": None, "ended": 0}
+
+
+class BucketSource:
+    """One bucket below one prefix."""
+
+    def __init__(self, desk: Desk, bucket: Bucket) -> None:
+        self.desk = desk
+        self.bucket = bucket
+        self._packets = desk.chosen.makes == "packet"
+        pattern = desk.chosen.pattern
+        self._wanted = name_filter("*.json" if self._packets and pattern == "*" else pattern)
+        self._listing: AsyncIterator[list[Listed]] | None = None
+        self._turn = -1  # at which we have moved the position ourselves
+        self._seen_turn = (-1, 0.0)  # and when it was first seen
+        self._pause = 0.0
+
+    async def run(self) -> None:
+        try:
+            await keep_asking(self, self.desk)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        self._listing = None
+
+    async def tell(self, fates: Sequence[Fate]) -> None:
+        """Nothing is ever written to somebody else's bucket."""
+
+    async def rest(self, seconds: float) -> None:
+        await asyncio.sleep(min(seconds, self._pause or seconds))
+
+    # -- the listing ----------------------------------------------------------------------------------------------------
+
+    async def poll(self) -> bool:
+        """One page of the listing; whether there are more."""
+        position = await self.desk.position()
+        self._pause = self._wait(position)
+        if self._pause:
+            return False
+        if self._listing is None or self._turn != position.turn:
+            after = (position.value or BEGIN)["after"]
+            self._listing = self.bucket.pages(after, self.desk.chosen.batch)
+        try:
+            page = await anext(self._listing, None)
+            onward = {"after": page[-1].key} if page else {"after": None, "ended": time.time()}
+            news = await self._news(page or [])
+            await self.desk.receive(news, position=position, onward=onward)
+        except BaseException as error:
+            self._listing = None  # what is not received is listed again
+            if isinstance(error, Overtaken):
+                return False
+            raise
+        self._turn = position.turn + 1
+        if page is None:
+            self._listing = None
+        return page is not None
+
+    def _wait(self, position: Position) -> float:
+        """How long it is somebody else's turn, or nobody's; no clock of another machine is relied on."""
+        now, every = asyncio.get_running_loop().time(), self.desk.chosen.poll_every.total_seconds()
+        if self._seen_turn[0] != position.turn:
+            self._seen_turn = (position.turn, now)
+        state = position.value or BEGIN
+        if state["after"] is None:
+            return max(0.0, min(every, float(state["ended"]) + every - time.time()))
+        if self._turn == position.turn:
+            return 0.0
+        return max(0.0, min(every, self._seen_turn[1] + ABANDONED - now))
+
+    # -- messages -------------------------------------------------------------------------------------------------------
+
+    async def _news(self, page: Sequence[Listed]) -> list[Message]:
+        """Of a page, what is not in the inbox. Objects without a byte are marks of folders, or as good as that."""
+        wanted = [each for each in page if each.size and self._wanted(each.key.rpartition("/")[2])]
+        if not self._packets:
+            return await self.desk.news([self._message(each) for each in wanted])
+        by_number = {_number(each): each for each in wanted}
+        found = [await self._packet(by_number[number]) for number in await self.desk.unknown(list(by_number))]
+        return [message for message in found if message is not None]
+
+    def _message(self, listed: Listed) -> Message:
+        """With its time: content that was here before, and has come back, is taken again."""
+        payload = {
+            "name": listed.key,
+            "blob": listed.key,
+            "etag": listed.etag,
+            "size": listed.size,
+            "modified": listed.modified.isoformat(),
+        }
+        return Message(_number(listed), payload, poison=self._refusal(listed, self.desk.settings.limits.bytes))
+
+    async def _packet(self, listed: Listed) -> Message | None:
+        """What the object says itself: a list of documents by their keys. None if it has gone since."""
+        if reason := self._refusal(listed, int(self.desk.chosen.largest)):
+            return Message(_number(listed), {"name": listed.key}, poison=reason)
+        try:
+            content = b"".join([piece async for piece in self.bucket.read(listed.key)])
+            asked = json.loads(content)
+        except NotFound:
+            return None
+        except (ValueError, RecursionError):
+            asked = None
+        if not isinstance(asked, dict):
+            reason = f"{listed.key} is not a JSON object with a list of documents: correct who writes it."
+            return Message(_number(listed), {"name": listed.key}, poison=reason)
+        return Message(_number(listed), {"name": listed.key.removesuffix(".json"), **asked})
+
+    def _refusal(self, listed: Listed, most: int) -> str:
+        try:
+            check_document_name(listed.key)
+        except BadValue as error:
+            return f"The object cannot be taken under its key. {error}"
+        if listed.size > most:
+            limit = f"sources.{self.desk.name}.largest" if self._packets else "limits.bytes"
+            return (
+                f"{listed.key} has {listed.size:,} bytes, more than {most:,} ({limit}): split it, or raise the limit."
+            )
+        return ""
+
+
+def _number(listed: Listed) -> str:
+    return f"{listed.key}@{listed.etag or listed.modified.isoformat()}"
+
+
+def open_source(desk: Desk) -> BucketSource:
+    """The bucket that the settings name. Nothing is asked of it yet."""
+    chosen = desk.chosen
+    if chosen.url is None:
+        raise BadSetting(f"sources.{desk.name}.url is not set. A bucket cannot be used without it.")
+    if chosen.afterwards == "move":
+        raise Trouble(
+            f"sources.{desk.name}.afterwards is move, and nothing is written to a bucket: remove it, or set it to leave."
+        )
+    return BucketSource(desk, open_bucket(chosen.url.get_secret_value(), chosen.endpoint, chosen.options))
