@@ -61,14 +61,21 @@ where starts_with(document.name, $1) order by document.name
 """
 # Each victim of a chain dies there, in the same packet. A job may lose two workers, one of them as a suspect; waiting for its
 # children acquits a parent.
+TAKING, PREPARING = "step:take_message", "step:prepare_packet"
 CHAINS = [
     [
         *("step:parse", "step:fetch 3", "step:convert=3", "step:merge"),
         *("step:page 8", "before-count-down", "step:read=1", "step:parts"),
     ],
-    ["step:fetch 1", "before-finish", "step:store", "step:read", "step:page 15", "step:embed=2", "step:index"],
-    ["before-commit", "after-commit-before-ack", "mid-map", "before-finish", "before-commit"],
-    ["after-commit-before-ack=2"],
+    [
+        *("step:fetch 1", f"{TAKING} before-finish", "step:store", "step:read"),
+        *("step:page 15", "step:embed=2", "step:index"),
+    ],
+    [
+        *(f"{TAKING} before-commit", f"{TAKING} after-commit-before-ack", "mid-map"),
+        *(f"{PREPARING} before-finish", f"{PREPARING} before-commit"),
+    ],
+    [f"{PREPARING} after-commit-before-ack"],
 ]
 
 
@@ -258,7 +265,7 @@ async def test_the_old_version_is_found_until_the_new_one_is_ready(library: Libr
     async with working(library):
         await settled(library)
     assert await accept(library, "mill", new, replace=True) == number
-    for place in ("step:merge", "step:parts", "before-commit"):
+    for place in ("step:merge", "step:parts", f"{PREPARING} before-commit"):
         await die(library, place)
         assert await found() == ["The weir is of oak."]
         assert len(await search(library.product, "ferry")) == 1
