@@ -3,8 +3,8 @@
 A message has two jobs: `take_message`, which makes the packet, and `prepare_packet`, which makes it searchable. Both write down
 each use of the pool (ledger.py). Not counted as their own are: the batch in which messages come in (one for all), claims (one
 for many jobs), steps that are kept, what is written ahead of the end (the consolidated PDF, batches of chunks), and children.
-Statements that stand alone are shown beside it; the ledger does not tell whether one of them writes. All numbered transactions of
-the database, with claims, progress and beats, are shown, too.
+Statements that stand alone are shown beside it; the ledger does not tell whether one of them writes. All numbered transactions
+of the database, with claims, progress and beats, are shown, too.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ SOURCE = {"TYPE": "webhook", "SECRET": "bench", "MAKES": "packet", "COLLECTION":
 async def measure(stage: Stage) -> list[Row]:
     own = Row("transactions", "of a message's own jobs", "transactions", [])
     ahead = Row("transactions", "steps, children, what is written ahead", "transactions", [])
-    looks = Row("transactions", "single statements beside them", "statements", [], note="whether one of them writes is not told")
+    looks = Row("transactions", "single statements beside them", "statements", [], note="some may write: not told apart")
     every = Row("transactions", "numbered ones of the whole database", "transactions", [], note="claims and beats, too")
     longest = Row("transactions", "longest hold of a connection", "ms", [])
     for _ in range(stage.scale.rounds):
