@@ -33,7 +33,9 @@ SOURCE = {"TYPE": "webhook", "SECRET": "bench", "MAKES": "packet", "COLLECTION":
 async def measure(stage: Stage) -> list[Row]:
     own = Row("transactions", "of a message's own jobs", "transactions", [])
     ahead = Row("transactions", "steps, children, what is written ahead", "transactions", [])
-    looks = Row("transactions", "single statements beside them", "statements", [], note="some may write: not told apart")
+    looks = Row(
+        "transactions", "single statements beside them", "statements", [], note="some may write: not told apart"
+    )
     every = Row("transactions", "numbered ones of the whole database", "transactions", [], note="claims and beats, too")
     longest = Row("transactions", "longest hold of a connection", "ms", [])
     for _ in range(stage.scale.rounds):
