@@ -1,4 +1,4 @@
-"""`python -m benchmarks engine|documents|life|parts|packet [--rounds N] [--quick] [--json FILE] [--only NAME]`."""
+"""`python -m benchmarks WHAT [--rounds N] [--quick] [--json FILE] [--only NAME]`: WHAT is one of `SUITES`."""
 
 import argparse
 import asyncio
@@ -10,12 +10,19 @@ from benchmarks import documents, engine, life, packet, parts
 from benchmarks.stage import Scale
 from benchmarks.suite import run
 
-EVERY = engine.MEASURES | engine.FLOW | documents.MEASURES | life.MEASURES | parts.MEASURES | packet.MEASURES
+SUITES = {
+    "engine": engine.MEASURES,
+    "documents": documents.MEASURES,
+    "life": life.MEASURES,
+    "packet": packet.MEASURES,
+    "parts": parts.MEASURES,
+}
+EVERY = {name: measure for suite in (*SUITES.values(), engine.FLOW) for name, measure in suite.items()}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev bench", description="Measure side by side; medians of rounds.")
-    parser.add_argument("what", choices=["engine", "documents", "life", "parts", "packet"])
+    parser.add_argument("what", choices=list(SUITES))
     parser.add_argument("--rounds", type=int, help="rounds of each measure, interleaved (default 5; quick: 2)")
     parser.add_argument("--quick", action="store_true", help="under three minutes: fewer rounds, a tenth of the rows")
     parser.add_argument(
@@ -33,13 +40,7 @@ def main() -> int:
         scale = scale.with_rounds(max(1, given.rounds))
     if given.million:
         scale = replace(scale, chunks=1_000_000)
-    usual = {
-        "engine": engine.FLOW if given.flow else engine.MEASURES,
-        "documents": documents.MEASURES,
-        "life": life.MEASURES,
-        "parts": parts.MEASURES,
-        "packet": packet.MEASURES,
-    }[given.what]
+    usual = engine.FLOW if given.flow else SUITES[given.what]
     asyncio.run(run(scale, {name: EVERY[name] for name in given.only or usual}, given.json))
     return 0
 

@@ -46,3 +46,5 @@ from penstock.client.results import FileAnswer as FileAnswer
 from penstock.client.results import Found as Found
 from penstock.client.results import Hit as Hit
 from penstock.client.results import Packet as Packet
+from penstock.client.results import Sent as Sent
+from penstock.client.signing import sign_message as sign_message

@@ -40,6 +40,15 @@ class Collection(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sent(Result):
+    """A message of a webhook that is kept."""
+
+    message: int
+    created: bool = False
+    status: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Accepted(Result):
     """A document that will be prepared."""
 

@@ -169,6 +169,10 @@ class Notifications:
             if payload == self._token:
                 self._echoed.set()
             return
+        self.wake(channel)
+
+    def wake(self, channel: str) -> None:
+        """Let everybody who waits for the channel look; also for who has heard of it by another way."""
         for subscription in self._subscriptions.get(channel, ()):
             subscription.wake()
 

@@ -8,7 +8,7 @@ itself when there is a new event, and after a while in any case. The SQL is in c
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -33,9 +33,12 @@ class Announcer:
         self._pending = False
         self._told_at = 0.0
         self._closing = asyncio.Event()
+        self.also: list[Callable[[], None]] = []  # who wants to know at once
 
     def tell(self) -> None:
         """Something has changed, and is committed."""
+        for tell in self.also:
+            tell()
         self._pending = True
         if self._telling is None or self._telling.done():
             self._telling = asyncio.create_task(self._tell(), name="announce")

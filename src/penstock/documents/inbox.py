@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -60,6 +60,7 @@ class Position:
     turn: int
     swept_at: datetime | None = None
     sweep: Any = None  # where a comparison of everything goes on
+    swept_ago: timedelta | None = None  # by the clock of the database
 
 
 @dataclass(slots=True)
@@ -101,11 +102,11 @@ class Inbox:
             await self._repeat(sql.position.first, source=source, tenant=tenant)
             row = await self._repeat(sql.read_position.first, source=source)
         value, sweep = (None if text is None else json.loads(text) for text in (row["position"], row["sweep"]))
-        return Position(value, row["turn"], row["swept_at"], sweep)
+        return Position(value, row["turn"], row["swept_at"], sweep, row["swept_ago"])
 
     async def unknown(self, source: str, ids: Sequence[str]) -> list[str]:
         """Those of these messages that never came."""
-        numbers = {_checked(number): number for number in ids}  # a long one is kept in a shorter form
+        numbers = {checked_id(number): number for number in ids}  # a long one is kept in a shorter form
         found = await self._repeat(sql.unknown, source=source, message_ids=list(numbers))
         return [numbers[row["message_id"]] for row in found]
 
@@ -113,7 +114,7 @@ class Inbox:
         """Those of these messages that never came, or came with other content, where that is a new version; writes nothing."""
         if not messages:
             return []
-        numbers = [_checked(message.id) for message in messages]
+        numbers = [checked_id(message.id) for message in messages]
         rows = await self._repeat(
             sql.news,
             source=source,
@@ -124,14 +125,23 @@ class Inbox:
         wanted = {row["message_id"] for row in rows}
         return [message for number, message in zip(numbers, messages, strict=True) if number in wanted]
 
-    async def is_full(self, source: str) -> bool:
-        """Whether so many messages wait that more would only pile up."""
-        most = self.source(source).waiting
-        return int(await self._repeat(sql.waiting.value, source=source, most=most)) >= most
+    async def find(self, source: str, message_id: str) -> tuple[int, str]:
+        """The number of a message here, and its state."""
+        row = await self._repeat(sql.find_message.first, source=source, message_id=checked_id(message_id))
+        return row["id"], row["state"]
 
-    async def note_poll(self, source: str) -> None:
-        """The source has answered."""
-        await self._repeat(sql.note_poll.run, source=source)
+    async def room(self, source: str) -> int:
+        """How many more messages may come until so many wait that they would only pile up."""
+        most = self.source(source).waiting
+        return max(0, most - int(await self._repeat(sql.waiting.value, source=source, most=most)))
+
+    async def is_full(self, source: str) -> bool:
+        """Whether there is no room."""
+        return await self.room(source) == 0
+
+    async def note_poll(self, source: str, finding: str = "") -> None:
+        """The source has answered, and perhaps something is wrong with a part of it."""
+        await self._repeat(sql.note_poll.run, source=source, finding=finding[:2000].replace("\0", ""))
 
     async def note_trouble(self, source: str, error: str) -> None:
         """The source does not answer; shown by `penstock sources` and `doctor` until it does."""
@@ -143,10 +153,6 @@ class Inbox:
         await self._repeat(sql.note_sweep.run, source=source, sweep=json.dumps(sweep), complete=complete)
 
     # -- taking in ----------------------------------------------------------------------------------------------------
-
-    async def find(self, source: str, message_id: str) -> int:
-        """Our number of a message that was received."""
-        return int(await self._repeat(sql.find_message.value, source=source, message_id=_checked(message_id)))
 
     async def receive(
         self,
@@ -162,7 +168,7 @@ class Inbox:
         `settings` are for what is no source of the settings.
         """
         settings = settings or self.source(source)
-        unique = {_checked(message.id): message for message in messages}  # of two with one number the last one counts
+        unique = {checked_id(message.id): message for message in messages}  # of two with one number the last one counts
         lane = (self.app.kinds[KIND].queue, KIND, share_of(settings.tenant, settings.collection))
         lanes = await self.app.lanes([lane])
         async with self.app.database.pool.transaction() as tx:
@@ -300,7 +306,7 @@ def encode_payload(message: Message) -> str:
         raise BadValue(f"The message {message.id[:100]!r} cannot be kept as JSON: {error}.") from None
 
 
-def _checked(number: str) -> str:
+def checked_id(number: str) -> str:
     """A message's number as it is kept; one that is too long is shortened to what still tells it from others."""
     clean = number.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
     if not clean:

@@ -2,10 +2,10 @@
 -- How far a source has been read; its row is made by who asks first.
 insert into penstock.sources (name, tenant) values (:source, :tenant)
 on conflict (name) do update set tenant = excluded.tenant where sources.tenant <> excluded.tenant
-returning position, turn, swept_at, sweep
+returning turn
 
 -- name: read_position
-select position, turn, swept_at, sweep from penstock.sources where name = :source
+select position, turn, swept_at, sweep, penstock.now() - swept_at as swept_ago from penstock.sources where name = :source
 
 -- name: advance
 -- Compare and set: whoever read the source at an older turn has been overtaken, and keeps nothing. First in its transaction,
@@ -69,6 +69,9 @@ where not exists (
     and (:by_number::boolean or inbox.digest = came.digest)
 )
 
+-- name: find_message
+select id, state from penstock.inbox where source = :source and message_id = :message_id
+
 -- name: known_below
 -- What came from one place: the messages whose number begins so.
 select message_id from penstock.inbox where source = :source and starts_with(message_id, :prefix)
@@ -79,8 +82,11 @@ select count(*) from (
 ) as unsettled
 
 -- name: note_poll
-update penstock.sources set polled_at = penstock.now(), error = null, error_since = null
-where name = :source and (error is not null or polled_at is null or polled_at < penstock.now() - interval '2 seconds')
+update penstock.sources set polled_at = penstock.now(), error = nullif(:finding::text, ''),
+  error_since = case when :finding <> '' then coalesce(error_since, penstock.now()) end
+where name = :source and (
+  error is distinct from nullif(:finding, '') or polled_at is null or polled_at < penstock.now() - interval '2 seconds'
+)
 
 -- name: note_trouble
 insert into penstock.sources (name, tenant, error, error_since) values (:source, :tenant, :error, penstock.now())
@@ -150,6 +156,3 @@ from penstock.inbox
 where tenant = :tenant and id > :after and (:source::text is null or source = :source)
   and (:state::text is null or state = :state)
 order by id limit :most
-
--- name: find_message
-select id from penstock.inbox where source = :source and message_id = :message_id

@@ -8,6 +8,7 @@ transaction. When the answer to its COMMIT is lost, it looks whether it was done
 import asyncio
 import hashlib
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -57,6 +58,7 @@ class Intake:
     def __init__(self, app: Penstock, store: Store) -> None:
         self.app = app
         self.store = store
+        self.trigger: Callable[..., Awaitable[None]] | None = None  # tells the bus, if there is one
         self._gate = Admission(Lanes())  # a look of its own, before the upload; the engine's counts in the transaction
 
     async def accept(self, upload: Upload, *, tenant: str = "default", collection_id: int | None = None) -> Accepted:
@@ -189,6 +191,7 @@ class Intake:
         )
         if made is None:  # somebody was faster, and has committed: the next round sees what is there
             raise Moved
+        await self._tell_bus(tx, wish, document)
         return Done(accepted(wish, stored, document, 1, int(job)), blob.key, version)
 
     async def _replace(self, tx: Session, wish: Wish, stored: Stored, existing: Any) -> Done:
@@ -207,8 +210,13 @@ class Intake:
         )
         if replaced is None:
             raise Moved
+        await self._tell_bus(tx, wish, existing["id"])
         made = accepted(wish, stored, existing["id"], replaced.number, replaced.job, live=existing["live_number"])
         return Done(made, blob.key, replaced.version)
+
+    async def _tell_bus(self, tx: Session, wish: Wish, document: int) -> None:
+        if self.trigger is not None:
+            await self.trigger(tx, wish.collection, document, wish.kind, share_of(wish.tenant, wish.collection))
 
     async def _leave(self, tx: Session, wish: Wish, existing: Any) -> Done:
         """The same content again: nothing to do, but for a document that failed, which gets another chance."""

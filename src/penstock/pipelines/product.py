@@ -24,6 +24,7 @@ from penstock.pipelines.message import Taking
 from penstock.pipelines.packet import Packing
 from penstock.pipelines.reembedding import Reembedding
 from penstock.pipelines.removal import Removal
+from penstock.pipelines.trigger import Trigger
 from penstock.pipelines.upkeep import Upkeep
 from penstock.settings import Settings
 
@@ -72,6 +73,11 @@ class Product:
         self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(Checking(self.app, self.store).check_documents)
         self.app.schedule("check-documents", "every 5m", self.app.kinds["check_documents"](), overlap="skip")
 
+        self.trigger = Trigger(self.app, UPKEEP_QUEUE) if self.settings.bus.type != "off" else None
+        if self.trigger is not None:
+            self.intake.trigger = self.trigger.note
+            self.announcer.also.append(self.trigger.committed)
+
     @property
     def settings(self) -> Settings:
         return self.app.settings
@@ -91,4 +97,6 @@ class Product:
         await self.boxes.close()
         await self.models.aclose()
         await self.announcer.close()
+        if self.trigger is not None:
+            await self.trigger.close()
         await self.app.__aexit__(kind, error, trace)

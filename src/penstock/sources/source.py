@@ -6,7 +6,7 @@ them bring is one message, by the inbox. What keeps a source from its work is ra
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.blobs import Store
@@ -38,6 +38,7 @@ class Desk:
     settings: Settings
     inbox: Inbox
     store: Store
+    findings: list[str] = field(default_factory=list)  # what is wrong though the source answers; told until it is gone
 
     async def position(self) -> Position:
         return await self.inbox.position(self.name)
@@ -58,9 +59,13 @@ class Desk:
     async def has_room(self) -> bool:
         return not await self.inbox.is_full(self.name)
 
+    async def room(self) -> int:
+        """How many more messages may come."""
+        return await self.inbox.room(self.name)
+
     async def answered(self) -> None:
         """Say that the source is there."""
-        await self.inbox.note_poll(self.name)
+        await self.inbox.note_poll(self.name, " ".join(self.findings))
 
 
 class Source(Protocol):

@@ -20,9 +20,9 @@ from typing import Self
 from penstock.documents import Inbox
 from penstock.documents.inbox import sql
 from penstock.engine import Context
-from penstock.errors import BadSetting, PenstockError, Transient
+from penstock.errors import BadSetting, PenstockError, RateLimited, Transient
 from penstock.pipelines import Product
-from penstock.sources.source import Desk, Fate, Source
+from penstock.sources.source import Desk, Fate, Source, Trouble
 from penstock.telemetry import log, mask
 
 MODULES = {
@@ -62,6 +62,8 @@ class Sources:
     async def __aenter__(self) -> Self:
         for name in self.names:
             self._tasks.append(asyncio.create_task(self._keep_running(name), name=f"source {name}"))
+        if self._product.trigger is not None:
+            self._tasks.append(asyncio.create_task(self._product.trigger.listen(), name="bus"))
         return self
 
     async def __aexit__(
@@ -122,6 +124,8 @@ class Sources:
             fates = [Fate(row["message_id"], row["status"], reason_of(row["error"])) for row in rows]
             try:
                 await self.open(source).tell(fates)
+            except Trouble as error:  # not charged: however long the source is down, this only waits
+                raise RateLimited(str(error)) from error
             except PenstockError:
                 raise
             except Exception as error:

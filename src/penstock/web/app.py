@@ -13,6 +13,7 @@ from penstock.web import (
     events,
     health,
     images,
+    inbox,
     keys,
     packets,
     search,
@@ -43,6 +44,7 @@ def make_app(product: Product) -> FastAPI:
     app.state.database = product.app.database
     app.state.door = Door(product.app.database, product.settings.api)
     app.state.gauges = FleetGauges(product.app.database)
+    app.state.crowds = inbox.Crowds(product)
     app.state.changes = events.Changes(product.app.database)
     for part in (
         collections,
@@ -58,6 +60,7 @@ def make_app(product: Product) -> FastAPI:
         keys,
         sessions,
         health,
+        inbox,
     ):
         app.include_router(part.routes)
     app.include_router(documents.named)

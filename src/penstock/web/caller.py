@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import FastAPI, Request, Security
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
+from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 from starlette.routing import BaseRoute
 
 from penstock.access import Principal
@@ -27,6 +27,13 @@ BEARER = HTTPBearer(
     scheme_name="key",
     auto_error=False,
     description="An API key: pk_…. Not needed on loopback unless api.require_key is on.",
+)
+
+SIGNATURE = APIKeyHeader(
+    name="Penstock-Signature",
+    scheme_name="signature",
+    auto_error=False,
+    description="Of the message, with the secret of its source: v1=…. The route itself checks it.",
 )
 
 
@@ -81,6 +88,7 @@ async def _caller(
 Reads = Annotated[Caller, Security(_caller, scopes=["read"])]
 Writes = Annotated[Caller, Security(_caller, scopes=["write"])]
 Admins = Annotated[Caller, Security(_caller, scopes=["admin"])]
+Signature = Annotated[str | None, Security(SIGNATURE)]  # instead of a key
 
 
 def check_declared(app: FastAPI) -> None:
@@ -88,7 +96,7 @@ def check_declared(app: FastAPI) -> None:
     for route in _routes(app.routes):
         path = getattr(route, "path", type(route).__name__)
         if path not in {*OPEN, app.openapi_url} and not (isinstance(route, APIRoute) and _declares(route.dependant)):
-            raise TypeError(f"{path} does not say which scope it needs: give it Reads, Writes or Admins.")
+            raise TypeError(f"{path} does not say which scope it needs: give it Reads, Writes, Admins or Signature.")
 
 
 def _routes(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
@@ -102,4 +110,4 @@ def _routes(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
 
 
 def _declares(dependant: Dependant) -> bool:
-    return any(each.call is _caller for each in dependant.dependencies)
+    return any(each.call is _caller or each.call is SIGNATURE for each in dependant.dependencies)

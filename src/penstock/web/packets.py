@@ -259,7 +259,7 @@ async def _take_list(caller: Caller, wish: PacketWish) -> PacketAccepted:
     number = f"{caller.tenant}/{collection}/{wish.message_id or secrets.token_hex(16)}"
     settings = api_settings(payload, caller.tenant)
     received = await caller.product.inbox.receive(FROM_API, [Message(number, payload)], settings=settings)
-    found = await caller.product.inbox.find(FROM_API, number)
+    found, _ = await caller.product.inbox.find(FROM_API, number)
     return PacketAccepted(
         id=found,
         collection=collection,

@@ -1,0 +1,34 @@
+# Made from ../_async/inbox.py by `python -m tests.client.unasync`: change that one.
+"""`client.inbox`: messages for a webhook, which are signed and need no key."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.client._sync.wire import Wire
+from penstock.client.content import content_of
+from penstock.client.decoding import decode
+from penstock.client.results import Sent
+from penstock.client.signing import sign_message
+
+
+class Inbox:
+    """Sources by name."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def send(self, source: str, message: Mapping[str, Any], *, secret: str, message_id: str = "") -> Sent:
+        """Send a message. Its number is `message_id`, else what it says itself; the same one again changes nothing."""
+        if not message_id.isascii() or not message_id.isprintable():
+            raise ValueError("message_id is sent as a header, which is ASCII: put such a number into the message.")
+        body = json.dumps(message).encode()
+        sent = self._wire.ask(
+            "POST",
+            "/api/inbox/{source}",
+            at={"source": source},
+            headers={**sign_message(secret, message_id, body), "Content-Type": "application/json"},
+            content=content_of(body),
+            again=True,
+        )
+        return decode(Sent, sent)

@@ -1,0 +1,132 @@
+"""Azure Service Bus as a source: a message is completed when the transaction that keeps it has been committed, and not before.
+
+Messages come locked for a time, and in batches that are over long before it ends. When a lock is lost, or the connection, or
+this process ends in between, what was not completed comes again and is a repeat. What cannot be used goes to the queue's own
+dead letters after it is kept here with its reason. While the inbox is full nothing is received.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.errors import PenstockError
+from penstock.pipelines.brokers import need_azure, service_bus
+from penstock.sources.incoming import BATCH_BYTES, Arrival, Taken, batches, poisoned, read_message, take
+from penstock.sources.source import Desk, Fate, Source
+from penstock.telemetry import log
+
+if TYPE_CHECKING:
+    from azure.servicebus import ServiceBusReceivedMessage
+    from azure.servicebus.aio import ServiceBusReceiver
+
+T = TypeVar("T")
+
+CALL = 30.0  # seconds for one answer of the broker, with the library's own tries
+WAIT = 2.0  # seconds that it is waited for a first message
+PATIENCE = 15.0  # seconds that a batch may wait for our database; a lock lasts for a minute, or what the queue says
+SETTLING = 50  # messages that are settled at the same time: each waits for the broker's word
+REASON_MAX = 4096  # characters of a reason, which is a property of the dead letter
+
+
+def open_source(desk: Desk) -> Source:
+    """The queue of the settings."""
+    need_azure(f"the source {desk.name}")
+    return BusSource(desk)
+
+
+class BusSource:
+    """One queue. What it brings is in the inbox before the broker hears of it."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._chosen = desk.chosen
+        self._mean = 1024.0  # bytes of a message, of late
+
+    async def run(self) -> None:
+        """Bring messages until cancelled."""
+        assert self._chosen.url is not None  # noqa: S101  the settings see to it
+        await self._desk.position()  # its row, in which trouble is noted
+        url, queue = self._chosen.url.get_secret_value(), self._chosen.queue or ""
+        async with (
+            service_bus(url, f"the source {self._desk.name}") as client,
+            client.get_queue_receiver(queue) as receiver,
+        ):
+            while True:
+                await self._bring(receiver)
+
+    async def tell(self, fates: Sequence[Fate]) -> None:
+        """A queue does not want to hear."""
+
+    async def close(self) -> None:
+        """Nothing is open outside of `run`."""
+
+    async def _bring(self, receiver: "ServiceBusReceiver") -> None:
+        """One batch, or a rest while the inbox is full."""
+        room = await self._desk.room()
+        if room == 0:
+            await asyncio.sleep(self._chosen.poll_every.total_seconds())
+            return
+        most = max(1, min(self._chosen.batch, self._chosen.prefetch, room, int(BATCH_BYTES / self._mean)))
+        async with asyncio.timeout(CALL + WAIT):
+            came = await receiver.receive_messages(max_message_count=most, max_wait_time=WAIT)
+        await self._desk.answered()
+        waiting = [self._read(each) for each in came]
+        for batch in batches(waiting):
+            try:
+                taken = await take(self._desk, batch, patience=PATIENCE)
+            except PenstockError:  # our own trouble: others may have them at once
+                await self._give_back(receiver, [each.delivery for each in waiting])
+                raise
+            await self._settle(receiver, taken)
+            del waiting[: len(batch)]
+
+    async def _settle(self, receiver: "ServiceBusReceiver", taken: "Taken[ServiceBusReceivedMessage]") -> None:
+        async def refuse(refused: "tuple[ServiceBusReceivedMessage, str]") -> None:
+            message, reason = refused
+            await receiver.dead_letter_message(message, reason="Refused", error_description=reason[:REASON_MAX])
+
+        await _settle_all(receiver.complete_message, taken.good)
+        await _settle_all(refuse, taken.refused)
+
+    async def _give_back(self, receiver: "ServiceBusReceiver", messages: "Sequence[ServiceBusReceivedMessage]") -> None:
+        from azure.core.exceptions import AzureError
+
+        with contextlib.suppress(AzureError, OSError, ValueError):  # then their locks end by themselves
+            await _settle_all(receiver.abandon_message, messages)
+
+    def _read(self, delivery: "ServiceBusReceivedMessage") -> "Arrival[ServiceBusReceivedMessage]":
+        number = "" if delivery.message_id is None else str(delivery.message_id)
+        try:
+            body = body_of(delivery)
+        except TypeError as error:
+            return Arrival(poisoned(repr(delivery.message).encode(), str(error), number), 1, delivery)
+        self._mean += 0.02 * (len(body) - self._mean)
+        return Arrival(read_message(self._chosen, body, number), len(body), delivery)
+
+
+def body_of(delivery: "ServiceBusReceivedMessage") -> bytes:
+    """The bytes of a message; text that came as a value of AMQP is text, too."""
+    body: Any = delivery.body
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, bytes):
+        return body
+    parts = [] if isinstance(body, dict) or body is None else list(body)
+    if not all(isinstance(part, bytes) for part in parts) or isinstance(body, dict):
+        raise TypeError("The body of the message is a value of AMQP and no bytes: send JSON as bytes or text.")
+    return b"".join(parts)
+
+
+async def _settle_all(settle: Callable[[T], Awaitable[None]], messages: Sequence[T]) -> None:
+    """So many at once. A lock that was lost is not our trouble: that message comes again."""
+    from azure.servicebus.exceptions import MessageAlreadySettled, MessageLockLostError
+
+    for start in range(0, len(messages), SETTLING):
+        async with asyncio.timeout(CALL):
+            ends = await asyncio.gather(*map(settle, messages[start : start + SETTLING]), return_exceptions=True)
+        for end in ends:
+            if isinstance(end, MessageLockLostError | MessageAlreadySettled):
+                log.info("a lock was lost: the message comes again", error=str(end))
+            elif end is not None:
+                raise end
