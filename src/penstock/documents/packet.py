@@ -26,6 +26,7 @@ from penstock.documents.naming import member_name, numbered
 from penstock.documents.upload import Accepted
 from penstock.documents.wish import PREPARE_PACKET, Moved, Wish, accepted
 from penstock.engine import Penstock
+from penstock.engine.outcome import readable
 from penstock.errors import BadValue, CallTimedOut, ConnectionLost, QueueFull, Refused
 from penstock.settings.arriving import SourceSettings
 
@@ -173,10 +174,10 @@ class Packets:
             tx,
             version=done.version,
             places=list(range(len(names))),
-            names=[each.name.replace("\0", "") for each in prepared.sourced],
+            names=[readable(each.name) for each in prepared.sourced],
             members=[members[name][0] if name in members else None for name in names],
             versions=[members[name][1] if name in members else None for name in names],
-            reasons=[each.reason for each in prepared.sourced],
+            reasons=[readable(each.reason) for each in prepared.sourced],
         )
         used = {done.key, *(blob.key for blob in kept.values())}
         return Written(made, [each.key for each in (listing, *stored) if each.key not in used])
@@ -268,8 +269,8 @@ async def keep_merged(tx: Session, packet: Packet, tenant: str, stored: Stored, 
         firsts=[each.first_page for each in merged],
         pages=[each.pages for each in merged],
         media_types=[each.media_type for each in merged],
-        reasons=[each.reason for each in merged],
-        gaps=[json.dumps([dict(gap) for gap in each.gaps]) for each in merged],
+        reasons=[readable(each.reason) for each in merged],
+        gaps=[json.dumps([{**gap, "reason": readable(str(gap["reason"]))} for gap in each.gaps]) for each in merged],
     )
     return kept.key
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from asyncpg import Record
@@ -50,6 +50,7 @@ class Gap:
 
     job: int
     reason: str
+    cls: str = field(default="", compare=False)  # the error class of one that is dead: Transient, Poison, …
 
 
 async def run_map(context: "Context", name: str, calls: Iterable[Call], limit: int | None, gaps: Gaps) -> list[Any]:
@@ -252,7 +253,8 @@ def _results(name: str, ended: dict[int, Record], gaps: Gaps) -> list[Any]:
 
 def _result(row: Record) -> Any:
     if row["state"] != "done":
-        return Gap(row["id"], _reason(row))
+        dead = json.loads(row["error"] or "{}") if row["state"] == "dead" else {}
+        return Gap(row["id"], _reason(row), dead.get("class", ""))
     return None if row["result"] is None else json.loads(row["result"])
 
 

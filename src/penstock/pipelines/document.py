@@ -26,7 +26,7 @@ from penstock.documents import (
 )
 from penstock.engine import Context, Kind, Penstock
 from penstock.engine import Gap as ChildGap
-from penstock.errors import ResourceLimit, Unreadable
+from penstock.errors import ChildFailed, ResourceLimit, Unreadable
 from penstock.extraction import Boxes
 from penstock.extraction.chunk import Chunk, split
 from penstock.extraction.reading import Gap, Page, Reading, decode_gap, decode_page
@@ -44,6 +44,8 @@ UNPACKED_IN_A_SECOND = 2e7  # bytes of an archive; it gets so much more time tha
 BATCH = 400  # chunks that are embedded and written together
 SMALL = 20_000  # characters: some 5 ms of work
 PAGES_BATCH = 2_000_000  # characters of pages that are written together
+# The error class of a range of pages that died without its own fault: a later try may read it.
+NOT_ITS_FAULT = "Transient"
 
 
 @dataclass
@@ -78,6 +80,7 @@ class Preparing:
         self._embedding = Embedding(app, models)
         self._announcer = announcer
         self._index = Index()
+        self._ranges = asyncio.Semaphore(app.settings.extraction.children)
 
     async def prepare_document(self, ctx: Context, document: int, version: int) -> None:
         """Make one version of a document searchable."""
@@ -106,12 +109,17 @@ class Preparing:
         self._announcer.tell()
 
     async def ocr_pages(self, ctx: Context, document: int, version: int, media_type: str, pages: list[int]) -> Any:
-        """Read some pages of a long scan."""
-        work = await self._load(document, version)
-        if work is None:
-            return {"pages": [], "gaps": []}
-        async with self._store.open(work.blob_key) as file:
-            return await self._ocr(ctx, work, media_type, pages, file)
+        """Read some pages of a long scan.
+
+        As many ranges at once as there are children: if all that are claimed went on together, a worker that dies would take
+        a part of each with it.
+        """
+        async with self._ranges:
+            work = await self._load(document, version)
+            if work is None:
+                return {"pages": [], "gaps": []}
+            async with self._store.open(work.blob_key) as file:
+                return await self._ocr(ctx, work, media_type, pages, file)
 
     async def _load(self, document: int, version: int) -> Work | None:
         return await self._app.database.pool.repeat(lambda session: load_work(session, document, version))
@@ -149,6 +157,7 @@ class Preparing:
                 for pages in ranges
             ]
             results = await ctx.map("ocr", calls, gaps="allow")
+            _insist_on(results)
             for pages, result in zip(ranges, results, strict=True):
                 if isinstance(result, ChildGap):
                     gathered.gaps += [Gap(page, f"The page was not read: {result.reason}") for page in pages]
@@ -325,6 +334,18 @@ async def aside(characters: int, work: Callable[..., T], *arguments: Any, **opti
     if characters < SMALL:
         return work(*arguments, **options)
     return await asyncio.to_thread(work, *arguments, **options)
+
+
+def _insist_on(results: Sequence[Any]) -> None:
+    """Pages that only the machine kept us from reading are no gap: who redrives the document has them read."""
+    unread = [each for each in results if isinstance(each, ChildGap) and each.cls == NOT_ITS_FAULT]
+    if unread:
+        told = "; ".join(f"job {each.job} {each.reason}" for each in unread[:3])
+        raise ChildFailed(
+            f"{len(unread):,} of its {len(results):,} ranges of pages could not be read ({told}): mend the cause and redrive "
+            "it, and only these are read again.",
+            children=[each.job for each in unread],
+        )
 
 
 def _cut(pages: list[Page]) -> tuple[list[Page], list[Page]]:
