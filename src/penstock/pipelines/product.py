@@ -53,7 +53,7 @@ class Product:
             self.app.limit(model_limit(name), MODEL_CALLS)
         limits = self.settings.limits
         self.app.job(queue=QUEUE, timeout="1h", retries=3, depth=limits.waiting)(preparing.prepare_document)
-        self.app.job(queue=QUEUE, timeout="15m", retries=3)(preparing.ocr_pages)
+        self.app.job(queue=QUEUE, timeout="1h", retries=3)(preparing.ocr_pages)
         preparing.ocr_call = self.app.kinds["ocr_pages"]
         taking = Taking(self.inbox, self.fetcher, self.packets, self.announcer)
         self.app.job(queue=INBOX_QUEUE, timeout="1h", retries=5)(taking.take_message)
