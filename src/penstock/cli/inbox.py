@@ -22,10 +22,16 @@ def sources(as_json: Json = False) -> None:
         rows = await penstock.database.pool.repeat(partial(sql.list_sources, tenant=penstock.settings.tenant))
         known = {row["name"]: dict(row) for row in rows}
         chosen = penstock.settings.sources
+        names = sorted({*known, *chosen})
+        counts = await penstock.database.pool.repeat(
+            partial(sql.count_messages, sources=names, tenant=penstock.settings.tenant)
+        )
+        counted = {row["name"]: row for row in counts}
         found = []
-        for name in sorted({*known, *chosen}):
+        for name in names:
             settings = chosen.get(name)
-            facts = known.get(name, {"name": name})
+            facts = {**known.get(name, {"name": name}), **{what: counted[name][what] for what in ("waiting", "failed")}}
+            facts["received"] = max(facts.get("received", 0), counted[name]["received"])
             facts["position"] = json.loads(facts["position"]) if facts.get("position") else None
             kind = (
                 {"type": settings.type, "makes": settings.makes, "collection": settings.collection} if settings else {}
