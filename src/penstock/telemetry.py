@@ -18,7 +18,8 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TextIO
+from dataclasses import dataclass
+from typing import Literal, TextIO
 from urllib.parse import quote, quote_plus
 
 import structlog
@@ -202,21 +203,61 @@ def _named(name: str) -> str:
     return name
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A metric, for the pages, the alerts and the dashboard, which may name no other."""
+
+    name: str  # of the samples; those of a histogram add _bucket, _sum and _count
+    type: Literal["counter", "gauge", "histogram"]
+    words: str
+    labels: tuple[str, ...] = ()
+    fleet: bool = False  # from PostgreSQL: every process tells the same
+
+    @property
+    def family(self) -> str:
+        return self.name.removesuffix("_total")
+
+
+described: dict[str, Described] = {}
+
+
+def describe(
+    kind: Literal["counter", "gauge", "histogram"],
+    name: str,
+    words: str,
+    labels: Sequence[str] = (),
+    *,
+    fleet: bool = False,
+) -> Described:
+    """Note a metric that a collector of ours will tell."""
+    family = _named(name).removesuffix("_total")
+    metric = Described(f"{family}_total" if kind == "counter" else family, kind, words, tuple(labels), fleet)
+    if described.setdefault(metric.name, metric) != metric:
+        raise ValueError(f"There are two metrics called {metric.name}: rename one of them.")
+    return metric
+
+
 def counter(name: str, documentation: str, labels: Sequence[str] = ()) -> Counter:
     """Something that only grows; its samples are called name_total."""
-    return Counter(_named(name), documentation, labels, registry=registry)
+    found = Counter(_named(name), documentation, labels, registry=registry)
+    describe("counter", name, documentation, labels)
+    return found
 
 
 def gauge(name: str, documentation: str, labels: Sequence[str] = ()) -> Gauge:
     """Something that goes up and down."""
-    return Gauge(_named(name), documentation, labels, registry=registry)
+    found = Gauge(_named(name), documentation, labels, registry=registry)
+    describe("gauge", name, documentation, labels)
+    return found
 
 
 def histogram(
     name: str, documentation: str, labels: Sequence[str] = (), *, buckets: Sequence[float] = Histogram.DEFAULT_BUCKETS
 ) -> Histogram:
     """How values are spread: durations in seconds, unless the name says otherwise."""
-    return Histogram(_named(name), documentation, labels, registry=registry, buckets=buckets)
+    found = Histogram(_named(name), documentation, labels, registry=registry, buckets=buckets)
+    describe("histogram", name, documentation, labels)
+    return found
 
 
 def render_metrics() -> bytes:

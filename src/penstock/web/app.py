@@ -43,6 +43,7 @@ def make_app(product: Product) -> FastAPI:
     app.state.database = product.app.database
     app.state.door = Door(product.app.database, product.settings.api)
     app.state.gauges = FleetGauges(product.app.database)
+    app.state.readiness = health.Readiness(product.app.database, product.settings.api.stale_after)
     app.state.changes = events.Changes(product.app.database)
     for part in (
         collections,
