@@ -118,6 +118,7 @@ def configure_logging(chosen: LogSettings, *, stream: TextIO | None = None) -> N
     prepare: list[Processor] = [
         merge_contextvars,
         _add_job,
+        _add_trace,
         structlog.processors.add_log_level,
         add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -191,6 +192,14 @@ def _add_job(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDic
     if job is not None:
         event.setdefault("job", job[0])
         event.setdefault("kind", job[1])
+    return event
+
+
+def _add_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """So that the lines of one upload can be found in all processes."""
+    current = trace.get_current_span().get_span_context()
+    if current.is_valid:
+        event.setdefault("trace", f"{current.trace_id:032x}")
     return event
 
 
@@ -271,11 +280,8 @@ def render_metrics() -> bytes:
 @contextmanager
 def span(name: str, **attributes: str | bool | float | None) -> Iterator[trace.Span]:
     """A span around the block; an error is recorded in it, masked, and goes on."""
-    known = {
-        key: mask(value) if isinstance(value, str) else value for key, value in attributes.items() if value is not None
-    }
     with tracer.start_as_current_span(
-        name, attributes=known, record_exception=False, set_status_on_exception=False
+        name, attributes=_known(attributes), record_exception=False, set_status_on_exception=False
     ) as current:
         try:
             yield current
@@ -285,6 +291,22 @@ def span(name: str, **attributes: str | bool | float | None) -> Iterator[trace.S
             current.record_exception(error, {"exception.message": text, "exception.stacktrace": lines})
             current.set_status(trace.Status(trace.StatusCode.ERROR, text))
             raise
+
+
+def start_span(name: str, **attributes: str | bool | float | None) -> trace.Span:
+    """A span below the current one, which whoever asked ends."""
+    return tracer.start_span(name, attributes=_known(attributes))
+
+
+def _known(attributes: Mapping[str, str | bool | float | None]) -> dict[str, str | bool | float]:
+    return {
+        key: mask(value) if isinstance(value, str) else value for key, value in attributes.items() if value is not None
+    }
+
+
+def is_traced() -> bool:
+    """Whether spans of this process go anywhere."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def inject_trace() -> dict[str, str]:

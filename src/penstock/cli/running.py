@@ -11,12 +11,13 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from signal import SIGINT, SIGTERM, Signals
 
 import uvloop
 
+from penstock.cli.tracing import exporting
 from penstock.settings import Settings
 from penstock.telemetry import configure_logging, hide_secrets
 
@@ -39,7 +40,9 @@ class Stop:
         self.requested.set()
 
 
-def run_until_stopped(settings: Settings, main: Callable[[Stop], Awaitable[int]], *, with_parent: bool = False) -> int:
+def run_until_stopped(
+    settings: Settings, main: Callable[[Stop], Awaitable[int]], *, with_parent: bool = False, role: str = ""
+) -> int:
     """Run `main` with a `Stop` that signals set; its result is the exit code."""
     hide_secrets(settings)
     configure_logging(settings.log)
@@ -56,7 +59,8 @@ def run_until_stopped(settings: Settings, main: Callable[[Stop], Awaitable[int]]
         await _end_tasks(code)
         return code
 
-    return uvloop.run(body())
+    with exporting(role) if role else nullcontext():
+        return uvloop.run(body())
 
 
 def _arrange_memory() -> None:

@@ -29,9 +29,14 @@ from penstock.telemetry import log
 T = TypeVar("T")
 Connect = Callable[[], Awaitable[Session]]
 
-wait_seconds = telemetry.histogram("penstock_pool_wait_seconds", "Waiting for a free connection")
-hold_seconds = telemetry.histogram("penstock_pool_hold_seconds", "Time that a connection was taken")
-CONNECTIONS = telemetry.describe("gauge", "penstock_pool_connections", "Connections of this process", ("state",))
+wait_seconds = telemetry.histogram("penstock_pool_wait_seconds", "Seconds of waiting for a free connection")
+hold_seconds = telemetry.histogram("penstock_pool_hold_seconds", "Seconds for which a connection was taken")
+CONNECTIONS = telemetry.describe(
+    "gauge",
+    "penstock_pool_connections",
+    "Connections of this process: size (the most), open, used, and who is waiting for one",
+    ("state",),
+)
 overholds = telemetry.counter("penstock_pool_overholds_total", "Transactions idle for longer than the hold budget")
 
 RETURN_LIMIT = 1.0  # seconds for a rollback or a cancelled call to end; after that the connection is cut

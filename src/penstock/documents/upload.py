@@ -8,7 +8,9 @@ from penstock import telemetry
 from penstock.errors import BadRequest, NameTaken
 
 uploads = telemetry.counter(
-    "penstock_documents_accepted", "Documents and packets that this process has taken in", ("outcome",)
+    "penstock_documents_accepted",
+    "Uploads that this process has taken in: new, version (of a document that was there), unchanged",
+    ("outcome",),
 )
 
 

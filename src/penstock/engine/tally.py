@@ -15,10 +15,19 @@ from penstock import telemetry
 
 BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
 
-ATTEMPTS = telemetry.describe("counter", "penstock_job_attempts", "Ended attempts", ("kind", "outcome", "class"))
-SECONDS = telemetry.describe("histogram", "penstock_job_seconds", "Duration of attempts", ("kind",))
-SHORTEST = telemetry.describe("gauge", "penstock_job_seconds_min", "Shortest attempt", ("kind",))
-LONGEST = telemetry.describe("gauge", "penstock_job_seconds_max", "Longest attempt", ("kind",))
+ATTEMPTS = telemetry.describe(
+    "counter",
+    "penstock_job_attempts",
+    "Ended attempts; outcome is done, finished, waits, retry, snooze, bury, cancelled or release, class that of the error",
+    ("kind", "outcome", "class"),
+)
+SECONDS = telemetry.describe("histogram", "penstock_job_seconds", "Seconds of attempts", ("kind",))
+SHORTEST = telemetry.describe(
+    "gauge", "penstock_job_seconds_min", "Shortest attempt since the start, in seconds", ("kind",)
+)
+LONGEST = telemetry.describe(
+    "gauge", "penstock_job_seconds_max", "Longest attempt since the start, in seconds", ("kind",)
+)
 RUNNING = telemetry.describe("gauge", "penstock_handlers_running", "Handlers that run now", ("kind",))
 LAG = telemetry.describe("gauge", "penstock_loop_lag_seconds", "How late the event loop's last tick was")
 

@@ -46,18 +46,30 @@ DEPTH = _gauge("lane_depth", "Ready jobs, counted to 10,000 over the first 200 l
 OLDEST = _gauge("lane_oldest_seconds", "Age of the oldest ready job, since it was enqueued", *LANE)
 UNSERVED = _gauge("unserved_jobs", "Ready jobs that no live worker serves", "queue", "kind")
 WAIT = _gauge("queue_wait_seconds", "Age of the oldest ready job that is served and was never tried", "queue", "kind")
-JOBS = _gauge("jobs", "Jobs that are not over, counted to 10,000 in each state", "state")
+JOBS = _gauge(
+    "jobs", "Jobs that are not over: ready, suspect, later, running, waiting, dead; each counted to 10,000", "state"
+)
 DEAD = _gauge("dead_letters", "Dead jobs, which wait for somebody's decision, counted to 10,000", "kind")
 WORKERS = _gauge("workers_alive", "Workers within their lease")
 SERVING = _gauge("workers_serving_documents", "Workers that would take a document")
-WORKERS_LATELY = _gauge("workers_lately", "Workers that came or went within the last hour", "event")
-DOCUMENTS = _gauge("documents", "Documents by status; queued and failed are counted to 10,000", "status")
-LATELY = _gauge(
-    "documents_lately", "What became of documents within the last hour, of the newest 10,000 events", "event"
+WORKERS_LATELY = _gauge(
+    "workers_lately", "Workers within the last hour: started, left, process_ended, lease_ended", "event"
 )
-SCHEDULES = _gauge("schedules", "Schedules of the fleet", "state")
+DOCUMENTS = _gauge(
+    "documents",
+    "Documents: queued and processing (counted to 10,000 together), ready, failed (to 10,000), deleted",
+    "status",
+)
+LATELY = _gauge(
+    "documents_lately",
+    "Documents within the last hour: accepted, ready, partial (ready with gaps), failed; of the newest 10,000 events",
+    "event",
+)
+SCHEDULES = _gauge("schedules", "Schedules: active, overdue, paused, retired", "state")
 DUPLICATES = _gauge("schedule_duplicates", "Schedules that do what another one does, at the same moments: should be 0")
-INBOX = _gauge("inbox_unsettled", "Messages of sources that wait or failed, counted to 10,000", "source", "state")
+INBOX = _gauge(
+    "inbox_unsettled", "Messages of a source: waiting, failed; counted to 10,000 together", "source", "state"
+)
 TROUBLE = _gauge("source_trouble", "1 while a source does not answer", "source")
 SILENT = _gauge("source_silent_seconds", "Since a source has answered last", "source")
 FOUND = describe(
@@ -68,15 +80,13 @@ FOUND = describe(
     fleet=True,
 )
 OPEN = _gauge("findings_open", "Findings that are still there", "check")
-READING = _gauge("gauges_seconds", "What it took to read these gauges")
+READING = describe("gauge", "penstock_gauges_seconds", "What it took this process to read the gauges of the fleet")
+BREAKER = _gauge("breaker_open", "1: nobody calls it, after too many failures", "limit")
 LIMITS: tuple[tuple[Described, Callable[[LimitState], float]], ...] = (
     (_gauge("limit_used", "Permits in use, over the fleet", "limit"), lambda limit: limit.used),
     (_gauge("limit_granted", "Permits granted to workers", "limit"), lambda limit: limit.granted),
     (_gauge("limit_level", "Calls that the workers dare to have at once", "limit"), lambda limit: limit.level),
-    (
-        _gauge("breaker_open", "1: nobody calls it, after too many failures", "limit"),
-        lambda limit: limit.opened_at is not None,
-    ),
+    (BREAKER, lambda limit: limit.opened_at is not None),
 )
 DISK = describe("gauge", "penstock_disk_free_ratio", "Free part of the disk with the documents' files", ("folder",))
 

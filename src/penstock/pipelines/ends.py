@@ -17,10 +17,13 @@ from penstock.engine.tally import tally
 BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
 
 PREPARED = telemetry.describe(
-    "counter", "penstock_documents_prepared", "Documents whose preparation ended in this process", ("outcome",)
+    "counter",
+    "penstock_documents_prepared",
+    "Documents whose preparation ended in this process: ready, partial (ready with gaps), failed",
+    ("outcome",),
 )
 seconds = telemetry.histogram(
-    "penstock_document_seconds", "From the acceptance of a document to its being ready", buckets=BUCKETS
+    "penstock_document_seconds", "Seconds from the acceptance of a document to its being ready", buckets=BUCKETS
 )
 
 

@@ -23,6 +23,7 @@ from penstock.operations import FleetGauges
 from penstock.web.health import find_problems
 from penstock.web.listen import serve
 from penstock.web.pulse import Pulse
+from penstock.web.traced import UNTRACED
 
 
 @contextlib.asynccontextmanager
@@ -42,7 +43,14 @@ async def open_port(listener: socket.socket, database: Database, worker: Worker 
 
 def make_worker_app(database: Database, worker: Worker | None, pulse: Pulse) -> FastAPI:
     """The three routes; without a worker (nothing to serve yet) readiness is the database's."""
-    app = FastAPI(title="Penstock worker", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Penstock worker",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        telemetry=UNTRACED,
+    )
     gauges = FleetGauges(database)
 
     @app.get("/health/live")
