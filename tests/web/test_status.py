@@ -1,9 +1,11 @@
 """Status, metrics and health of the API process."""
 
 import asyncio
+import re
 import time
 
 from penstock.web.health import look
+from penstock.web.measured import list_metrics
 from tests.web.conftest import Answer, Api
 
 
@@ -25,6 +27,21 @@ async def test_metrics_and_health(api: Api) -> None:
     assert metrics.status == 200
     assert b"penstock_workers_alive 0.0" in metrics.body
     assert (await api.get("/health/live")).json == {"status": "live"}
+
+
+async def test_every_metric_that_is_described_is_told(api: Api) -> None:
+    """And no other, so that the page, the alerts and the dashboard know them all."""
+    await api.make("mill")
+    async with api.working():
+        accepted = (await api.put("a.txt", b"A mill by the river.")).json
+        assert (await api.over(accepted["id"]))["status"] == "ready"
+    text = (await api.get("/metrics")).body.decode()
+    told = dict(re.findall(r"^# TYPE (penstock_\w+) (\w+)$", text, re.MULTILINE))
+    made = {name: kind for name, kind in told.items() if not name.endswith("_created")}
+    assert made == {each.name: each.type for each in list_metrics()}
+    assert 'penstock_documents_prepared_total{outcome="ready"}' in text
+    assert 'penstock_documents_accepted_total{outcome="new"}' in text
+    assert float(re.findall(r"^penstock_document_seconds_count (\S+)$", text, re.MULTILINE)[0]) >= 1
 
 
 async def test_not_ready_without_a_worker_for_documents(api: Api) -> None:

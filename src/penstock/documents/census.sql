@@ -1,36 +1,54 @@
 -- name: count_everywhere
--- By status. What is queued or failed is counted to a bound; what is ready follows from the tallies: what search sees, less
--- those of them whose newest version is not ready.
+-- By status. What is queued or failed is counted to a bound; what is ready follows from the tallies: what search sees, less those
+-- of them whose newest version is not ready. Whether a queued one is processed (status.sql) is asked from the side of the jobs
+-- that have begun, which are few: a look at the job of each that waits would cost more than all the rest.
 with
-  queued as materialized (
-    select document.live_id,
-      -- include: status.sql status
-      as status
-    from (
-      select id, state, live_id, job_id from penstock.documents where state = 'queued' order by id limit :most::int
-    ) as document
-    left join penstock.jobs as job on job.id = document.job_id
+  queued as (
+    select count(*) as documents, count(live_id) as live
+    from (select live_id from penstock.documents where state = 'queued' order by id limit :most::int) as few
   ),
-  failed as materialized (
-    select failed.live_id
-    from penstock.collections as collection
+  begun as materialized (
+    (select id from penstock.jobs where state = 'running' limit :begun::int)
+    union all
+    select id from (
+      (
+        select id, attempt from penstock.jobs
+        where state = 'waiting' and waits_for > 0 order by waits_for, id limit :begun::int
+      )
+      union all
+      (
+        select id, attempt from penstock.jobs
+        where state = 'later' and run_at > '-infinity' order by run_at limit :begun::int
+      )
+    ) as resting
+    where attempt > 0
+  ),
+  processing as (
+    select count(*) as documents
+    from begun
     cross join lateral (
-      select live_id from penstock.documents
-      where collection_id = collection.id and state = 'failed'
+      select from penstock.documents where job_id = begun.id and state = 'queued' offset 0  -- one look by the index for each
+    ) as document
+  ),
+  failed as (
+    select count(*) as documents, count(live_id) as live
+    from (
+      select failed.live_id
+      from penstock.collections as collection
+      cross join lateral (
+        select live_id from penstock.documents
+        where collection_id = collection.id and state = 'failed'
+        limit :most::int
+      ) as failed
       limit :most::int
-    ) as failed
-    limit :most::int
+    ) as few
   ),
   tally as (
     select coalesce(sum(documents), 0)::bigint as live, coalesce(sum(deleted), 0)::bigint as deleted from penstock.tallies
   )
-select
-  (select count(*) from queued where status = 'queued') as queued,
-  (select count(*) from queued where status = 'processing') as processing,
-  greatest(0, tally.live - (select count(live_id) from queued) - (select count(live_id) from failed)) as ready,
-  (select count(*) from failed) as failed,
-  tally.deleted
-from tally
+select greatest(0, queued.documents - processing.documents) as queued, processing.documents as processing,
+  greatest(0, tally.live - queued.live - failed.live) as ready, failed.documents as failed, tally.deleted
+from queued cross join processing cross join failed cross join tally
 
 -- name: count_lately
 -- What happened to documents within an hour: the newest events, by their number.

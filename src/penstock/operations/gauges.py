@@ -62,7 +62,7 @@ DOCUMENTS = _gauge(
 )
 LATELY = _gauge(
     "documents_lately",
-    "Documents within the last hour: accepted, ready, partial (ready with gaps), failed; of the newest 10,000 events",
+    "Documents within the last hour: accepted, ready, partial (ready with gaps), failed; of the newest 5,000 events",
     "event",
 )
 SCHEDULES = _gauge("schedules", "Schedules: active, overdue, paused, retired", "state")
