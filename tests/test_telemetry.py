@@ -470,3 +470,14 @@ def test_without_a_tracing_sdk_nothing_happens() -> None:
     with span("quiet", job=1) as quiet:
         assert not quiet.is_recording()
     assert inject_trace() == {}
+
+
+def test_a_log_line_has_the_number_of_its_trace(tracer: Rememberer) -> None:
+    stream = io.StringIO()
+    log_to(stream)
+    with span("upload"):
+        log.warning("inside")
+    log.warning("outside")
+    inside, outside = events(stream)
+    assert inside["trace"] == f"{0xABC:032x}"
+    assert "trace" not in outside

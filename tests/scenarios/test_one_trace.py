@@ -3,6 +3,8 @@
 import gzip
 import os
 import signal
+import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -96,3 +98,17 @@ async def test_one_trace_from_the_upload_to_the_index(library: Library) -> None:
     assert {span.name for span in others} >= {"GET /api/collections"}, (
         "what nobody asked for in this trace is another one"
     )
+
+
+async def test_a_collector_that_is_away_keeps_nobody(library: Library) -> None:
+    """Neither from working nor from ending; and what lets us in there is in no log."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        where = "http://127.0.0.1:{1}".format(*closed.getsockname())
+    headers = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20zaunkoenig-im-winter"}
+    api = await library.serve(OTEL_EXPORTER_OTLP_ENDPOINT=where, **headers)
+    assert (await library.put("a.txt", b"A mill by the river."))[0] == 202
+    began = time.monotonic()
+    os.kill(api.pid, signal.SIGTERM)
+    assert await api.end() == 0
+    assert time.monotonic() - began < 8
+    assert "zaunkoenig" not in api.printed

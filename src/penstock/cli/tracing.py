@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import unquote
 
 from opentelemetry import trace
 
@@ -29,7 +30,7 @@ def exporting(role: str) -> Iterator[None]:
         return
     for name in HEADERS:
         for pair in os.environ.get(name, "").split(","):
-            hide(pair.partition("=")[2].strip())
+            hide(unquote(pair.partition("=")[2].strip()))
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource

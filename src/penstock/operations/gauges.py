@@ -96,6 +96,7 @@ class FleetGauges(Collector):
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._disk = Disk(database.settings)
         self._reading = asyncio.Lock()
         self._read_at = float("-inf")
         self._samples: dict[Described, Samples] = {}
@@ -111,7 +112,7 @@ class FleetGauges(Collector):
 
     async def _read(self) -> None:
         began = time.monotonic()
-        self._samples = await measure_disk(self._database.settings)
+        self._samples = await self._disk.measure()
         try:
             # Whoever asks belongs to a tenant; what is told is about all of them.
             with everybody():
@@ -203,23 +204,35 @@ async def _read_limits(session: Session) -> dict[Described, Samples]:
     return {metric: [((limit.name,), value(limit)) for limit in limits] for metric, value in LIMITS}
 
 
-async def measure_disk(settings: Settings) -> dict[Described, Samples]:
-    """Of this machine; nothing for a bucket. In a thread: a folder may be on a server that does not answer."""
-    if settings.blobs.url:
-        return {}
-    folder = settings.blobs.folder or settings.home / "blobs"
+class Disk:
+    """How full the disk with the documents' files is, on this machine; nothing for a bucket."""
 
-    def look() -> float:
-        there = next(place for place in (folder, *folder.parents) if place.exists())
-        usage = shutil.disk_usage(there)
-        return usage.free / usage.total if usage.total else 0.0
+    def __init__(self, settings: Settings) -> None:
+        self._folder = None if settings.blobs.url else settings.blobs.folder or settings.home / "blobs"
+        self._looking: asyncio.Future[float] | None = None
 
-    try:
-        async with asyncio.timeout(READ_WITHIN):
-            return {DISK: [((str(Path(folder)),), await asyncio.to_thread(look))]}
-    except (OSError, TimeoutError) as error:
-        log.warning("the disk cannot be measured", folder=str(folder), error=str(error) or type(error).__name__)
-        return {}
+    async def measure(self) -> dict[Described, Samples]:
+        """In a thread, and in one only: a folder may be on a server that does not answer."""
+        if self._folder is None:
+            return {}
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(asyncio.to_thread(_free_part, self._folder))
+        done, _ = await asyncio.wait({self._looking}, timeout=READ_WITHIN)
+        if not done:
+            log.warning("the disk does not answer", folder=str(self._folder))
+            return {}
+        looked, self._looking = self._looking, None
+        try:
+            return {DISK: [((str(self._folder),), looked.result())]}
+        except OSError as error:
+            log.warning("the disk cannot be measured", folder=str(self._folder), error=str(error))
+            return {}
+
+
+def _free_part(folder: Path) -> float:
+    """Of the folder, or of the one in which it will be made."""
+    usage = shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists()))
+    return usage.free / usage.total if usage.total else 0.0
 
 
 def _by_label(counts: dict[str, int]) -> Samples:
