@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.operations.alerts import Alert, list_alerts
+from penstock.operations.panels import list_panels
 from tests.real.conftest import need_program
 
 pytestmark = pytest.mark.real
@@ -114,6 +115,13 @@ def run(*command: str) -> str:
 def test_the_files_are_valid(promtool: str) -> None:
     assert f"{len(list_alerts())} rules found" in run(promtool, "check", "rules", str(DEPLOY / "penstock.rules.yml"))
     run(promtool, "check", "config", "--syntax-only", str(DEPLOY / "prometheus.yml"))
+
+
+def test_the_dashboard_asks_what_prometheus_understands(promtool: str, tmp_path: Path) -> None:
+    asked = [expression for panel in list_panels() for expression, _ in panel.targets]
+    rules = [{"record": f"asked:{turn}", "expr": expression} for turn, expression in enumerate(asked)]
+    (tmp_path / "asked.yml").write_text(json.dumps({"groups": [{"name": "asked", "rules": rules}]}))
+    assert f"{len(asked)} rules found" in run(promtool, "check", "rules", str(tmp_path / "asked.yml"))
 
 
 def test_every_alert_has_a_case() -> None:

@@ -3,8 +3,13 @@
 import asyncio
 import re
 import time
+from datetime import timedelta
 
-from penstock.web.health import look
+import pytest
+
+from penstock.documents.wish import PREPARE
+from penstock.engine.fleet import Member, register
+from penstock.web.health import Readiness, look
 from penstock.web.measured import list_metrics
 from tests.web.conftest import Answer, Api
 
@@ -52,6 +57,30 @@ async def test_not_ready_without_a_worker_for_documents(api: Api) -> None:
     async with api.working():
         await until_ready(api)
         assert (await api.get("/health/ready")).json == {"status": "ready", "problems": []}
+
+
+async def test_one_look_is_good_for_a_second(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = api.product.app.database
+    readiness = Readiness(database, timedelta(minutes=10))
+    assert len(await readiness.find_problems(openly=True)) == 1
+    async with database.pool.session() as session:
+        await register(session, Member(["documents"], [PREPARE], slots=1, lease=timedelta(minutes=1)))
+    assert len(await readiness.find_problems(openly=True)) == 1, "whoever asks again gets the same answer"
+    monkeypatch.setattr("penstock.web.health.FRESH", 0.0)
+    assert await readiness.find_problems(openly=True) == []
+
+
+async def test_strangers_are_told_no_names(api: Api) -> None:
+    readiness = Readiness(api.product.app.database, timedelta(seconds=-1))
+    await api.make("mill")
+    await api.put("a.txt")
+    async with api.product.app.database.pool.session() as session:
+        await register(session, Member(["documents"], [PREPARE], slots=1, lease=timedelta(minutes=1)))
+    [openly] = await readiness.find_problems(openly=True)
+    [strange] = await readiness.find_problems(openly=False)
+    assert PREPARE in openly
+    assert PREPARE not in strange
+    assert strange.startswith("A ready job has waited for ")
 
 
 async def test_not_ready_when_something_waits_for_too_long(api: Api) -> None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import asyncpg
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -119,7 +120,8 @@ class FleetGauges(Collector):
                 async with asyncio.timeout(READ_WITHIN), self._database.pool.session() as session:
                     self._samples |= await read_fleet(session)
             self._samples[READING] = [((), time.monotonic() - began)]
-        except (TimeoutError, DatabaseTrouble, DatabaseUnreachable) as error:
+        except (TimeoutError, DatabaseTrouble, DatabaseUnreachable, asyncpg.PostgresError) as error:
+            # The last: a table that the schema of the release before does not have. The process has its own metrics to tell.
             log.warning("the fleet's gauges cannot be read", error=str(error) or type(error).__name__)
         self._read_at = time.monotonic()
 
