@@ -352,7 +352,8 @@ def test_mask_and_what_is_too_short_to_hide() -> None:
 # Metrics
 
 
-def test_metrics_are_rendered_from_our_own_registry() -> None:
+def test_metrics_are_rendered_from_our_own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "described", dict(telemetry.described))  # the page lists what is in it
     jobs = counter("penstock_test_jobs", "Jobs of this test.", ["kind"])
     level = gauge("penstock_test_level", "A level.")
     spread = histogram("penstock_test_seconds", "A spread.", buckets=[1, 2])
@@ -470,3 +471,14 @@ def test_without_a_tracing_sdk_nothing_happens() -> None:
     with span("quiet", job=1) as quiet:
         assert not quiet.is_recording()
     assert inject_trace() == {}
+
+
+def test_a_log_line_has_the_number_of_its_trace(tracer: Rememberer) -> None:
+    stream = io.StringIO()
+    log_to(stream)
+    with span("upload"):
+        log.warning("inside")
+    log.warning("outside")
+    inside, outside = events(stream)
+    assert inside["trace"] == f"{0xABC:032x}"
+    assert "trace" not in outside

@@ -18,7 +18,8 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TextIO
+from dataclasses import dataclass
+from typing import Literal, TextIO
 from urllib.parse import quote, quote_plus
 
 import structlog
@@ -117,6 +118,7 @@ def configure_logging(chosen: LogSettings, *, stream: TextIO | None = None) -> N
     prepare: list[Processor] = [
         merge_contextvars,
         _add_job,
+        _add_trace,
         structlog.processors.add_log_level,
         add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -193,6 +195,14 @@ def _add_job(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDic
     return event
 
 
+def _add_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """So that the lines of one upload can be found in all processes."""
+    current = trace.get_current_span().get_span_context()
+    if current.is_valid:
+        event.setdefault("trace", f"{current.trace_id:032x}")
+    return event
+
+
 # Metrics
 
 
@@ -202,21 +212,61 @@ def _named(name: str) -> str:
     return name
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A metric, for the pages, the alerts and the dashboard, which may name no other."""
+
+    name: str  # of the samples; those of a histogram add _bucket, _sum and _count
+    type: Literal["counter", "gauge", "histogram"]
+    words: str
+    labels: tuple[str, ...] = ()
+    fleet: bool = False  # from PostgreSQL: every process tells the same
+
+    @property
+    def family(self) -> str:
+        return self.name.removesuffix("_total")
+
+
+described: dict[str, Described] = {}
+
+
+def describe(
+    kind: Literal["counter", "gauge", "histogram"],
+    name: str,
+    words: str,
+    labels: Sequence[str] = (),
+    *,
+    fleet: bool = False,
+) -> Described:
+    """Note a metric that a collector of ours will tell."""
+    family = _named(name).removesuffix("_total")
+    metric = Described(f"{family}_total" if kind == "counter" else family, kind, words, tuple(labels), fleet)
+    if described.setdefault(metric.name, metric) != metric:
+        raise ValueError(f"There are two metrics called {metric.name}: rename one of them.")
+    return metric
+
+
 def counter(name: str, documentation: str, labels: Sequence[str] = ()) -> Counter:
     """Something that only grows; its samples are called name_total."""
-    return Counter(_named(name), documentation, labels, registry=registry)
+    found = Counter(_named(name), documentation, labels, registry=registry)
+    describe("counter", name, documentation, labels)
+    return found
 
 
 def gauge(name: str, documentation: str, labels: Sequence[str] = ()) -> Gauge:
     """Something that goes up and down."""
-    return Gauge(_named(name), documentation, labels, registry=registry)
+    found = Gauge(_named(name), documentation, labels, registry=registry)
+    describe("gauge", name, documentation, labels)
+    return found
 
 
 def histogram(
     name: str, documentation: str, labels: Sequence[str] = (), *, buckets: Sequence[float] = Histogram.DEFAULT_BUCKETS
 ) -> Histogram:
     """How values are spread: durations in seconds, unless the name says otherwise."""
-    return Histogram(_named(name), documentation, labels, registry=registry, buckets=buckets)
+    found = Histogram(_named(name), documentation, labels, registry=registry, buckets=buckets)
+    describe("histogram", name, documentation, labels)
+    return found
 
 
 def render_metrics() -> bytes:
@@ -230,11 +280,8 @@ def render_metrics() -> bytes:
 @contextmanager
 def span(name: str, **attributes: str | bool | float | None) -> Iterator[trace.Span]:
     """A span around the block; an error is recorded in it, masked, and goes on."""
-    known = {
-        key: mask(value) if isinstance(value, str) else value for key, value in attributes.items() if value is not None
-    }
     with tracer.start_as_current_span(
-        name, attributes=known, record_exception=False, set_status_on_exception=False
+        name, attributes=_known(attributes), record_exception=False, set_status_on_exception=False
     ) as current:
         try:
             yield current
@@ -244,6 +291,22 @@ def span(name: str, **attributes: str | bool | float | None) -> Iterator[trace.S
             current.record_exception(error, {"exception.message": text, "exception.stacktrace": lines})
             current.set_status(trace.Status(trace.StatusCode.ERROR, text))
             raise
+
+
+def start_span(name: str, **attributes: str | bool | float | None) -> trace.Span:
+    """A span below the current one, which whoever asked ends."""
+    return tracer.start_span(name, attributes=_known(attributes))
+
+
+def _known(attributes: Mapping[str, str | bool | float | None]) -> dict[str, str | bool | float]:
+    return {
+        key: mask(value) if isinstance(value, str) else value for key, value in attributes.items() if value is not None
+    }
+
+
+def is_traced() -> bool:
+    """Whether spans of this process go anywhere."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def inject_trace() -> dict[str, str]:

@@ -1,8 +1,8 @@
 """`penstock health`: whether a process of this machine answers; for probes that run a command."""
 
+import http.client
 import json
-import urllib.error
-import urllib.request
+from http import HTTPStatus
 from typing import Annotated
 
 import typer
@@ -29,10 +29,13 @@ def health(
 
 
 def _ask(port: int, what: str) -> tuple[bool, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health/{what}", timeout=PATIENCE) as answer:
-            return True, json.load(answer)["status"]
-    except urllib.error.HTTPError as error:
-        return False, "; ".join(json.load(error).get("problems", [])) or f"status {error.code}"
-    except (OSError, ValueError) as error:
-        return False, f"no answer ({getattr(error, 'reason', error)})"
+        connection.request("GET", f"/health/{what}")
+        answer = connection.getresponse()
+        told = json.load(answer)
+        return answer.status == HTTPStatus.OK, "; ".join(told.get("problems", [])) or told["status"]
+    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+        return False, f"no answer ({error})"
+    finally:
+        connection.close()

@@ -27,6 +27,7 @@ from penstock.cli import (
     jobs,
     key,
     limits,
+    metrics,
     model,
     packet,
     pausing,
@@ -70,6 +71,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
 app.add_typer(schedule.app, name="schedule")
 app.add_typer(limits.app, name="limits")
+app.add_typer(metrics.app, name="metrics")
 app.command("why")(why.why)
 app.command("pause")(pausing.pause)
 app.command("resume")(pausing.resume)

@@ -48,7 +48,7 @@ def api(
             await serve(make_app(product), listener, stop.requested)
         return 0
 
-    raise typer.Exit(run_until_stopped(settings, main, with_parent=with_parent))
+    raise typer.Exit(run_until_stopped(settings, main, with_parent=with_parent, role="api"))
 
 
 def worker(
@@ -87,7 +87,7 @@ def worker(
                 await _work(app, worker, stop, listener)
         return 0
 
-    raise typer.Exit(run_until_stopped(app.settings, main, with_parent=with_parent))
+    raise typer.Exit(run_until_stopped(app.settings, main, with_parent=with_parent, role="worker"))
 
 
 Opened = AbstractAsyncContextManager[object]

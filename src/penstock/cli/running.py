@@ -11,12 +11,14 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from signal import SIGINT, SIGTERM, Signals
 
 import uvloop
 
+from penstock.cli.tracing import exporting
 from penstock.settings import Settings
 from penstock.telemetry import configure_logging, hide_secrets
 
@@ -40,7 +42,9 @@ class Stop:
         self.requested.set()
 
 
-def run_until_stopped(settings: Settings, main: Callable[[Stop], Awaitable[int]], *, with_parent: bool = False) -> int:
+def run_until_stopped(
+    settings: Settings, main: Callable[[Stop], Awaitable[int]], *, with_parent: bool = False, role: str = ""
+) -> int:
     """Run `main` with a `Stop` that signals set; its result is the exit code."""
     hide_secrets(settings)
     configure_logging(settings.log)
@@ -58,7 +62,8 @@ def run_until_stopped(settings: Settings, main: Callable[[Stop], Awaitable[int]]
         await _end_tasks(code)
         return code
 
-    return uvloop.run(body())
+    with exporting(role) if role else nullcontext():
+        return uvloop.run(body())
 
 
 def _arrange_memory() -> Callable[[], object]:

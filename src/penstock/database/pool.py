@@ -29,8 +29,14 @@ from penstock.telemetry import log
 T = TypeVar("T")
 Connect = Callable[[], Awaitable[Session]]
 
-wait_seconds = telemetry.histogram("penstock_pool_wait_seconds", "Waiting for a free connection")
-hold_seconds = telemetry.histogram("penstock_pool_hold_seconds", "Time that a connection was taken")
+wait_seconds = telemetry.histogram("penstock_pool_wait_seconds", "Seconds of waiting for a free connection")
+hold_seconds = telemetry.histogram("penstock_pool_hold_seconds", "Seconds for which a connection was taken")
+CONNECTIONS = telemetry.describe(
+    "gauge",
+    "penstock_pool_connections",
+    "Connections of this process: size (the most), open, used, and who is waiting for one",
+    ("state",),
+)
 overholds = telemetry.counter("penstock_pool_overholds_total", "Transactions idle for longer than the hold budget")
 
 RETURN_LIMIT = 1.0  # seconds for a rollback or a cancelled call to end; after that the connection is cut
@@ -68,7 +74,7 @@ class Connections(Collector):
         self.pools: WeakSet[Pool] = WeakSet()
 
     def collect(self) -> Iterable[Metric]:
-        gauge = GaugeMetricFamily("penstock_pool_connections", "Connections of this process", labels=("state",))
+        gauge = GaugeMetricFamily(CONNECTIONS.name, CONNECTIONS.words, labels=CONNECTIONS.labels)
         states = [pool.state for pool in list(self.pools)]
         for name in ("size", "open", "used", "waiting"):
             gauge.add_metric((name,), sum(getattr(state, name) for state in states))

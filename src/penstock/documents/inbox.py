@@ -28,6 +28,7 @@ from penstock.engine import Penstock
 from penstock.engine.failpoint import STEP, reach
 from penstock.engine.lanes import wake_queues
 from penstock.engine.queue import sql as queue_sql
+from penstock.engine.trail import stamp_args
 from penstock.errors import BadSetting, BadValue, PenstockError
 from penstock.settings.arriving import SourceSettings
 
@@ -38,7 +39,9 @@ POISON = "penstock:poison"  # in place of a payload: why nobody can use the mess
 ID_MAX = 1000  # bytes
 
 arrivals = telemetry.counter(
-    "penstock_inbox_messages_total", "Messages of sources, by this process", ("source", "outcome")
+    "penstock_inbox_messages_total",
+    "Messages of sources that this process received: new, repeats, versions, conflicts",
+    ("source", "outcome"),
 )
 
 
@@ -286,7 +289,7 @@ class Inbox:
             ids=[job for _, job in pairs],
             lanes=[lane] * len(pairs),
             priorities=[0] * len(pairs),
-            args=[self.app.kinds[KIND](message=number).args for number, _ in pairs],
+            args=stamp_args(self.app.kinds[KIND](message=number).args for number, _ in pairs),
             delays=nothing,
             keys=nothing,
             keeps=nothing,

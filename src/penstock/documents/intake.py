@@ -21,7 +21,7 @@ from penstock.documents.changing import redrive_failed, replace_in
 from penstock.documents.idempotency import Claim, claim_key
 from penstock.documents.keeping import keep_blobs
 from penstock.documents.naming import share_of
-from penstock.documents.upload import Accepted, Upload, check_size, taken
+from penstock.documents.upload import Accepted, Upload, check_size, count_accepted, taken
 from penstock.documents.wish import PREPARE, Moved, Wish, accepted, make_wish
 from penstock.engine import Penstock
 from penstock.engine.admission import Admission
@@ -125,6 +125,7 @@ class Intake:
             await asyncio.shield(self.let_go(stored, done.key))
         if claim is not None:
             claim.settled = True
+        count_accepted(done.accepted)
         return done.accepted
 
     async def let_go(self, stored: Stored, kept: str) -> None:

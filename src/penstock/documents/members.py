@@ -19,6 +19,7 @@ from penstock.documents.naming import member_name, numbered
 from penstock.documents.publish import Work
 from penstock.engine import Penstock
 from penstock.engine.queue import insert_jobs
+from penstock.engine.trail import stamp_args
 from penstock.errors import Transient
 
 sql = statements(__file__)
@@ -133,7 +134,7 @@ async def _add(tx: Session, app: Penstock, work: Work, blobs: dict[str, Kept]) -
         tx,
         lanes=[lane or await sql.add_lane.value(tx, queue=kind.queue, kind=kind.name, share=work.share)] * len(calls),
         priorities=[0] * len(calls),
-        args=[call.args for call in calls],
+        args=stamp_args(call.args for call in calls),
         delays=[None] * len(calls),
         queues={kind.queue},
     )

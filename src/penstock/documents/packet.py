@@ -23,7 +23,7 @@ from penstock.documents.intake import Intake
 from penstock.documents.keeping import Kept, keep_blobs
 from penstock.documents.members import sql as members_sql
 from penstock.documents.naming import member_name, numbered
-from penstock.documents.upload import Accepted
+from penstock.documents.upload import Accepted, count_accepted
 from penstock.documents.wish import PREPARE_PACKET, Moved, Wish, accepted
 from penstock.engine import Penstock
 from penstock.engine.outcome import readable
@@ -146,6 +146,7 @@ class Packets:
                 continue
             for key in done.unneeded:
                 await asyncio.shield(self.store.remove(key))
+            count_accepted(done.accepted)
             return done.accepted
 
     async def write(self, tx: Session, prepared: Prepared) -> Written:

@@ -64,6 +64,7 @@ class Published:
     """It is done. `unwanted` are models whose vectors were staged for nothing (`forget_later`)."""
 
     unwanted: Sequence[str]
+    seconds: float  # since it was accepted
 
 
 async def load_work(session: Session, document: int, version: int) -> Work | None:
@@ -134,7 +135,7 @@ async def publish(  # noqa: PLR0913  what was found, by name
     )
     if row is None or row["published"] is None:
         return None
-    return Published(await settle_models(tx, work, row, staged=staged or [work.model]))
+    return Published(await settle_models(tx, work, row, staged=staged or [work.model]), row["seconds"])
 
 
 def _read(row: Record) -> Work:

@@ -65,4 +65,6 @@ told as (
   from document cross join version left join penstock.jobs as job on job.id = document.job_id
   returning document_id
 )
-select held.*, (select document_id from told) as published from held
+select held.*, (select document_id from told) as published,
+  (select extract(epoch from penstock.now() - accepted_at)::float8 from version) as seconds
+from held

@@ -14,7 +14,7 @@ from penstock.database import statements
 from penstock.documents.intake import KIND, Intake
 from penstock.documents.keeping import keep_blobs
 from penstock.documents.naming import share_of
-from penstock.documents.upload import Accepted, Upload, check_size
+from penstock.documents.upload import Accepted, Upload, check_size, count_accepted
 from penstock.documents.wish import Moved, Wish, accepted, make_wish
 from penstock.errors import CallTimedOut, ConnectionLost, NotFound, PenstockError, QueueFull, Refused
 
@@ -96,10 +96,13 @@ class Together:
         for _, stored in group:
             if blobs[stored.digest].key != stored.key:  # the same content was there, or is twice in the group
                 await asyncio.shield(self._intake.let_go(stored, blobs[stored.digest].key))
-        return [
+        done = [
             accepted(wish, stored, row["document"], 1, int(job))
             for (wish, stored), row, job in zip(group, ids, jobs, strict=True)
         ]
+        for each in done:
+            count_accepted(each)
+        return [*done]
 
 
 async def _outcome(single: Awaitable[Accepted]) -> Accepted | BaseException:

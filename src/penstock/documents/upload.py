@@ -4,7 +4,14 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from penstock import telemetry
 from penstock.errors import BadRequest, NameTaken
+
+uploads = telemetry.counter(
+    "penstock_documents_accepted",
+    "Uploads that this process has taken in: new, version (of a document that was there), unchanged",
+    ("outcome",),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +71,8 @@ def check_size(upload: Upload, size: int) -> None:
         raise BadRequest(
             f"{upload.size:,} bytes were announced, and {size:,} came: nothing was kept. Send the document again."
         )
+
+
+def count_accepted(accepted: Accepted) -> None:
+    """After the commit."""
+    uploads.labels("unchanged" if accepted.unchanged else "new" if accepted.version == 1 else "version").inc()

@@ -12,7 +12,9 @@ from penstock.database import Session, statements
 sql = statements(__file__)
 
 MOST_LANES = 200
-MOST_ROWS = 10_000  # per lane and band
+MOST_ROWS = 10_000  # in all, but some of each lane and band
+LEAST_ROWS = 100
+LOOKED_AT = 20  # of each lane and band, for one that was never tried
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,23 @@ class Waiting:
 
 async def waiting_lanes(session: Session) -> list[Waiting]:
     """The lanes with ready jobs, oldest first; bounded in lanes and in what is counted in each."""
-    rows = await sql.waiting_lanes(session, most_lanes=MOST_LANES, most_rows=MOST_ROWS)
+    rows = await sql.waiting_lanes(session, most_lanes=MOST_LANES, most_rows=MOST_ROWS, least_rows=LEAST_ROWS)
     return [Waiting(**row) for row in rows]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How long a kind that is served waits for a worker: what its oldest ready job that was never tried says."""
+
+    queue: str
+    kind: str
+    seconds: float
+
+
+async def served_waits(session: Session) -> list[Wait]:
+    """By kind, longest first. What was tried before or is paused is not counted: it may be old for good reasons."""
+    rows = await sql.served_waits(session, most_lanes=MOST_LANES, looked_at=LOOKED_AT)
+    return [Wait(**row) for row in rows]
 
 
 async def count_workers(session: Session) -> int:

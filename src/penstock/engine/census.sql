@@ -23,7 +23,7 @@ with recursive
       select count(*) as count from (
         select from penstock.jobs
         where state = 'ready' and not suspect and jobs.priority = walked.priority and jobs.lane = walked.lane
-        limit :most_rows::int
+        limit greatest(:least_rows::int, :most_rows::int / (select count(*)::int from walked))
       ) as row
     ) as few
     cross join lateral (
@@ -53,3 +53,41 @@ select count(*) from penstock.workers where gone_at is null and beat_at + lease 
 -- name: membership
 -- How the fleet sees one worker.
 select gone_at, gone_why, lease, penstock.now() - beat_at as silent_for from penstock.workers where id = :worker_id
+
+-- name: served_waits
+-- The age of the oldest ready job that was never tried, for each kind that a live worker may take. The same walk, with a few
+-- looks into each lane instead of a count.
+with recursive
+  walked as (
+    (
+      select priority, lane, 1 as hop from penstock.jobs where state = 'ready' and not suspect
+      order by priority, lane limit 1
+    )
+    union all
+    select job.priority, job.lane, walked.hop + 1
+    from walked cross join lateral (
+      select priority, lane from penstock.jobs
+      where state = 'ready' and not suspect and (priority, lane) > (walked.priority, walked.lane)
+      order by priority, lane limit 1
+    ) as job
+    where walked.hop < :most_lanes::int
+  ),
+  fresh as (
+    select walked.lane, min(oldest.enqueued_at) as enqueued_at
+    from walked
+    cross join lateral (
+      select enqueued_at from (
+        select enqueued_at, attempt from penstock.jobs
+        where state = 'ready' and not suspect and jobs.priority = walked.priority and jobs.lane = walked.lane
+        order by id limit :looked_at::int
+      ) as job
+      where job.attempt = 0
+    ) as oldest
+    group by walked.lane
+  ),
+  -- include: gates.sql admission
+select admission.queue, admission.kind,
+  extract(epoch from penstock.now() - min(fresh.enqueued_at))::float8 as seconds
+from fresh join admission on admission.lane = fresh.lane and admission.verdict = 'open'
+group by admission.queue, admission.kind
+order by 3 desc

@@ -25,8 +25,12 @@ BITE = 500
 DEATHS_ALLOWED = 2
 SWEEP_EVERY = 60.0
 
-expiries = telemetry.counter("penstock_workers_lost_total", "Workers that were declared gone by this one", ("why",))
-rescued = telemetry.counter("penstock_jobs_rescued_total", "Jobs taken back from lost workers", ("to",))
+expiries = telemetry.counter(
+    "penstock_workers_lost_total", "Workers that this one declared gone: their process or their lease ended", ("why",)
+)
+rescued = telemetry.counter(
+    "penstock_jobs_rescued_total", "Jobs that this one took back from lost workers, to ready or dead", ("to",)
+)
 promoted = telemetry.counter("penstock_jobs_promoted_total", "Jobs whose time had come")
 
 

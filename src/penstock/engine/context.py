@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
+from opentelemetry.trace import Span
 from structlog.typing import FilteringBoundLogger
 
 from penstock.database import Pool, Session
@@ -29,7 +30,7 @@ from penstock.engine.permits import Allotments
 from penstock.engine.settler import Settler, finish, sql
 from penstock.engine.stop import Stop
 from penstock.errors import CallTimedOut, ConnectionLost, LeaseLost
-from penstock.telemetry import log
+from penstock.telemetry import is_traced, log, start_span
 
 PROGRESS_EVERY = 0.5  # seconds between writes of one job's progress
 STEP_TOLD_AFTER = 0.3  # seconds that a step must last to be worth a write of its own
@@ -52,6 +53,7 @@ class Context:
 
     __slots__ = (
         "_log",
+        "_part",
         "_progress",
         "_step_since",
         "_steps",
@@ -80,6 +82,7 @@ class Context:
         self.step_name = ""  # at present, or the one that failed
         self.started_at = self.progressed_at = time.monotonic()
         self._log: FilteringBoundLogger | None = None
+        self._part: Span | None = None  # of the trace: what goes on at present
         self._steps: Steps | None = None
         self._progress: dict[str, Any] = {}
         self._told_at = 0.0
@@ -145,7 +148,16 @@ class Context:
         """Say which part of the work begins, for `why` and the dead letter; unlike a step's, its result is not kept."""
         self.step_name, self._step_since = name, time.monotonic()
         self.progressed_at = self._step_since
+        if is_traced():
+            self.end_part()
+            self._part = start_span(f"step {name}", job=self.job.id)
         reach(f"{STEP}{name}")
+
+    def end_part(self) -> None:
+        """For the trace: a part ends when the next one begins."""
+        if self._part is not None:
+            self._part.end()
+            self._part = None
 
     async def step(
         self, name: str, function: Callable[..., Any], *arguments: Any, version: int = 1, pure: bool = False
@@ -158,6 +170,7 @@ class Context:
         self.enter(name)
         result = await self.steps.run(name, function, arguments, version, pure=pure)
         self.step_name = before  # not after a failure: it tells where it happened
+        self.end_part()
         self.progressed_at = time.monotonic()
         return result
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from typing import Any
 
 from penstock.engine.allotment import WENT_WELL, read_end
 from penstock.engine.backoff import retry_after, tries_for
@@ -33,7 +34,7 @@ from penstock.errors import (
     ResourceLimit,
     WorkerMustStop,
 )
-from penstock.telemetry import current_job, log
+from penstock.telemetry import current_job, extract_trace, is_traced, log, span
 
 
 async def execute(kind: Kind, context: Context) -> Outcome:
@@ -41,7 +42,7 @@ async def execute(kind: Kind, context: Context) -> Outcome:
     job = context.job
     current_job.set((job.id, job.kind))
     try:
-        result = await kind.handler(context, **json.loads(job.args))
+        result = await _call(kind, context)
         if context.suspended:
             return Waits()
         outcome = Finished() if context.finished else Done(encode_result(job.kind, result))
@@ -59,6 +60,19 @@ async def execute(kind: Kind, context: Context) -> Outcome:
             return Finished()
         context.ending = read_end(error, context.stop)
         return judge(kind, context, error)
+
+
+async def _call(kind: Kind, context: Context) -> Any:
+    """The handler itself; for who traces, in a span below that of whoever put the job in."""
+    job = context.job
+    args = json.loads(job.args)
+    if not is_traced():
+        return await kind.handler(context, **args)
+    with extract_trace(job.trace or {}), span(f"attempt {job.kind}", job=job.id, attempt=job.attempt, queue=job.queue):
+        try:
+            return await kind.handler(context, **args)
+        finally:
+            context.end_part()
 
 
 def judge(kind: Kind, context: Context, error: BaseException) -> Outcome:

@@ -24,6 +24,7 @@ from penstock.engine.kinds import Call, is_count
 from penstock.engine.lanes import LaneKey, wake_queues
 from penstock.engine.queue import BATCH
 from penstock.engine.stop import Stop
+from penstock.engine.trail import stamp_args
 from penstock.errors import BadStep, CallTimedOut, ChildFailed, ConnectionLost, LeaseLost
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ async def _insert(
             priority=job.priority,
             at_once=limit,
             lanes=[lanes[call.kind.queue, call.kind.name, job.share] for _, call in part],
-            args=[call.args for _, call in part],
+            args=stamp_args(call.args for _, call in part),
             turns=[turn for turn, _ in part],
         )
     await wake_queues(tx, {call.kind.queue for _, call in calls})

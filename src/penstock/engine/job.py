@@ -33,3 +33,4 @@ class Job:
     claimed_at: float  # this process's monotonic clock
     priority: int = 0
     scope: str | None = None  # where steps of it are kept, if any are
+    trace: dict[str, str] | None = None  # of whoever put it in

@@ -20,6 +20,7 @@ from penstock.database.statements import Runs
 from penstock.engine.failpoint import reach
 from penstock.engine.job import Job
 from penstock.engine.permits import Allotments, Reservation
+from penstock.engine.trail import split_args
 
 sql = statements(__file__)
 
@@ -282,6 +283,7 @@ class Claimer:
 
     def _job(self, row: Record, now: float) -> Job:
         queue, kind, share = self._lanes.keys[row["lane"]]
+        args, trace = split_args(row["args"])
         return Job(
             row["id"],
             kind,
@@ -290,11 +292,12 @@ class Claimer:
             row["attempt"],
             row["failures"],
             row["suspect"],
-            row["args"],
+            args,
             row["unique_key"],
             row["unique_for"],
             now,
             row["priority"],
+            trace=trace,
         )
 
 

@@ -31,6 +31,7 @@ from penstock.engine.queue import Enqueuer, Order, enqueue_orders, insert_jobs, 
 from penstock.engine.redrive import Redriven, Selection, discard, redrive
 from penstock.engine.schedules import Schedule, Schedules, add_schedule, remove_schedule
 from penstock.engine.slots import by_queue
+from penstock.engine.trail import stamp_args, stamp_call
 from penstock.engine.version import code_version, note_code
 from penstock.engine.worker import Declared, Worker
 from penstock.errors import BadJob, JobCancelled, JobDead, JobNotFound
@@ -168,7 +169,7 @@ class Penstock:
     ) -> JobId:
         """Put a job in; with `tx`, in that transaction. A taken `unique` gives the job that has it, `created=False`."""
         delay = _duration("run_in", run_in)
-        order = Order(call, share, priority, delay, unique, _duration("unique_for", unique_for))
+        order = Order(stamp_call(call), share, priority, delay, unique, _duration("unique_for", unique_for))
         if self._admission.bounds(order.call.kind) and not self._admission.admit_one(order.call.kind, share):
             await self._admission.admit(self.database, [(call.kind, 1)], share, tx=tx, unique=unique)
         if tx is not None:
@@ -211,7 +212,7 @@ class Penstock:
                 session,
                 lanes=[lanes[call.kind.name] for call in several],
                 priorities=[priority] * len(several),
-                args=[call.args for call in several],
+                args=stamp_args(call.args for call in several),
                 delays=[delay] * len(several),
                 queues={kind.queue for kind in kinds.values()} if delay is None else set(),
             )

@@ -34,7 +34,9 @@ TEND_EVERY = timedelta(seconds=60)
 AFTER_TROUBLE = 5.0  # seconds
 INSTANT = timedelta(microseconds=1)
 
-ticks = telemetry.counter("penstock_schedule_ticks_total", "Ticks of schedules, by this process", ("outcome",))
+ticks = telemetry.counter(
+    "penstock_schedule_ticks_total", "Ticks of schedules that this process saw to: fired or skipped", ("outcome",)
+)
 
 
 # -- policy -------------------------------------------------------------------------------------------------------

@@ -15,6 +15,22 @@ from penstock import telemetry
 
 BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
 
+ATTEMPTS = telemetry.describe(
+    "counter",
+    "penstock_job_attempts",
+    "Ended attempts; outcome is done, finished, waits, retry, snooze, bury, cancelled or release, class that of the error",
+    ("kind", "outcome", "class"),
+)
+SECONDS = telemetry.describe("histogram", "penstock_job_seconds", "Seconds of attempts", ("kind",))
+SHORTEST = telemetry.describe(
+    "gauge", "penstock_job_seconds_min", "Shortest attempt since the start, in seconds", ("kind",)
+)
+LONGEST = telemetry.describe(
+    "gauge", "penstock_job_seconds_max", "Longest attempt since the start, in seconds", ("kind",)
+)
+RUNNING = telemetry.describe("gauge", "penstock_handlers_running", "Handlers that run now", ("kind",))
+LAG = telemetry.describe("gauge", "penstock_loop_lag_seconds", "How late the event loop's last tick was")
+
 
 class Durations:
     """Count, sum, extremes and a histogram of the attempts of one kind."""
@@ -50,23 +66,21 @@ class Tally(Collector):
         self.durations[kind].add(seconds)
 
     def collect(self) -> Iterable[Metric]:
-        attempts = CounterMetricFamily("penstock_job_attempts", "Ended attempts", labels=("kind", "outcome", "class"))
+        attempts = CounterMetricFamily(ATTEMPTS.family, ATTEMPTS.words, labels=ATTEMPTS.labels)
         for key, count in list(self.outcomes.items()):
             kind, outcome, error_class = key
             attempts.add_metric((kind, outcome.lower(), error_class), count)
-        seconds = HistogramMetricFamily("penstock_job_seconds", "Duration of attempts", labels=("kind",))
-        shortest = GaugeMetricFamily("penstock_job_seconds_min", "Shortest attempt", labels=("kind",))
-        longest = GaugeMetricFamily("penstock_job_seconds_max", "Longest attempt", labels=("kind",))
+        seconds = HistogramMetricFamily(SECONDS.name, SECONDS.words, labels=SECONDS.labels)
+        shortest = GaugeMetricFamily(SHORTEST.name, SHORTEST.words, labels=SHORTEST.labels)
+        longest = GaugeMetricFamily(LONGEST.name, LONGEST.words, labels=LONGEST.labels)
         for kind, durations in list(self.durations.items()):
             seconds.add_metric((kind,), _cumulative(durations.buckets), durations.total)
             shortest.add_metric((kind,), durations.shortest)
             longest.add_metric((kind,), durations.longest)
-        running = GaugeMetricFamily("penstock_handlers_running", "Handlers that run now", labels=("kind",))
+        running = GaugeMetricFamily(RUNNING.name, RUNNING.words, labels=RUNNING.labels)
         for kind, count in list(self.running.items()):
             running.add_metric((kind,), count)
-        lag = GaugeMetricFamily(
-            "penstock_loop_lag_seconds", "How late the event loop's last tick was", value=self.loop_lag
-        )
+        lag = GaugeMetricFamily(LAG.name, LAG.words, value=self.loop_lag)
         return (attempts, seconds, shortest, longest, running, lag)
 
 

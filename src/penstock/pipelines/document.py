@@ -32,6 +32,7 @@ from penstock.extraction.chunk import Chunk, split
 from penstock.extraction.reading import Gap, Page, Reading, decode_gap, decode_page
 from penstock.models import Models
 from penstock.pipelines.embedding import Embedding
+from penstock.pipelines.ends import ends
 from penstock.search import Entry, Index, Passage, searched_text
 
 T = TypeVar("T")
@@ -246,6 +247,8 @@ class Preparing:
             published = await self.publish(tx, work, reading, gathered, staged)
             if published and (gathered.members or work.number > 1):  # an older version may have had some
                 unneeded = (await add_members(tx, self._app, work, gathered.members)).unneeded
+        if published:
+            ends.count(published, gaps=bool(gathered.gaps))
         await self._remove(unneeded)
 
     async def stage(self, ctx: Context, work: Work, pages: list[Page], chunks: Sequence[Chunk]) -> Staged:

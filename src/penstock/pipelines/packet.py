@@ -29,6 +29,7 @@ from penstock.extraction import Boxes
 from penstock.extraction.chunk import Chunk, split
 from penstock.extraction.reading import Gap, Reading, decode_gap
 from penstock.pipelines.document import Gathered, Preparing, Staged, aside
+from penstock.pipelines.ends import ends
 from penstock.pipelines.parts import PageText, Part, classify, load_hook, load_rules
 
 READ_IN_A_SECOND = 100  # pages, at least: a long packet gets so much more time
@@ -228,11 +229,17 @@ class Packing:
         gathered = Gathered(gathered.pages, [*packet_gaps(packet), *gathered.gaps])
         ctx.enter("index")
         async with ctx.finish() as tx:
-            for made in members:
-                await self._preparing.publish(tx, made.work, made.reading, made.gathered, made.staged)
-            if await self._preparing.publish(tx, whole.work, whole.reading, gathered, own):
+            published = [
+                (await self._preparing.publish(tx, made.work, made.reading, made.gathered, made.staged), made.gathered)
+                for made in members
+            ]
+            published.append((await self._preparing.publish(tx, whole.work, whole.reading, gathered, own), gathered))
+            if published[-1][0]:
                 told = [(part.first, part.last, part.label, part.confidence) for part in whole.parts]
                 await end_packet(tx, packet, told, missing)
+        for end, found in published:
+            if end:
+                ends.count(end, gaps=bool(found.gaps))
 
     async def _stage(self, ctx: Context, each: PacketDocument, work: Work, gathered: Gathered) -> Member:
         """A document's pages, counted from its own first one."""

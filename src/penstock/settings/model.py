@@ -186,6 +186,11 @@ class ApiSettings(Section):
     require_key: bool = Field(
         False, description="Whether a key is needed on loopback, too; on any other address one is always needed."
     )
+    stale_after: Duration = Field(
+        timedelta(minutes=10),
+        gt=timedelta(0),
+        description="How long a ready job may wait for a live worker that serves it before /health/ready says so.",
+    )
 
 
 class LogSettings(Section):

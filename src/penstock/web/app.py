@@ -26,6 +26,7 @@ from penstock.web.bodies import Bodies
 from penstock.web.caller import check_declared
 from penstock.web.problems import handle_problems
 from penstock.web.rates import Addresses, Rates
+from penstock.web.traced import UNTRACED, Traced
 
 
 def make_app(product: Product) -> FastAPI:
@@ -38,6 +39,7 @@ def make_app(product: Product) -> FastAPI:
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=UNTRACED,
         generate_unique_id_function=lambda route: route.name,  # which clients that are generated call their functions
     )
     app.state.product = product
@@ -45,6 +47,7 @@ def make_app(product: Product) -> FastAPI:
     app.state.door = Door(product.app.database, product.settings.api)
     app.state.gauges = FleetGauges(product.app.database)
     app.state.crowds = inbox.Crowds(product)
+    app.state.readiness = health.Readiness(product.app.database, product.settings.api.stale_after)
     app.state.changes = events.Changes(product.app.database)
     for part in (
         collections,
@@ -71,6 +74,7 @@ def make_app(product: Product) -> FastAPI:
     app.add_middleware(Addresses, rates=product.settings.rates)
     app.add_middleware(Guarded)
     app.add_middleware(Bodies)
+    app.add_middleware(Traced)
     handle_problems(app)
     check_declared(app)
     return app

@@ -71,6 +71,8 @@ async def serve(app: FastAPI, listener: socket.socket, stopping: asyncio.Event) 
             ws="none",
         )
     )
+    readiness = getattr(app.state, "readiness", None)
+    beating = None if readiness is None else asyncio.create_task(readiness.pulse.beat(), name="pulse")
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stopped = asyncio.create_task(stopping.wait())
     await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -78,6 +80,8 @@ async def serve(app: FastAPI, listener: socket.socket, stopping: asyncio.Event) 
     if (changes := getattr(app.state, "changes", None)) is not None:
         changes.stop()
     stopped.cancel()
+    if beating is not None:
+        beating.cancel()
     await serving
 
 

@@ -29,7 +29,9 @@ SEARCH = "/api/search"
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 NOUNS = {"search": "searches", "read": "requests that read", "write": "requests that write"}
 
-refused = telemetry.counter("penstock_requests_refused", "Requests refused by a rate limit or for overload", ("why",))
+refused = telemetry.counter(
+    "penstock_requests_refused", "Requests that were refused, by a rate limit or for overload", ("why",)
+)
 
 
 class Buckets:

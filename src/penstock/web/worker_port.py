@@ -7,8 +7,6 @@ was blocked. The metrics are those of the process and, from PostgreSQL, those of
 import asyncio
 import contextlib
 import socket
-import time
-from collections import deque
 from collections.abc import AsyncIterator
 
 from fastapi import FastAPI, Response
@@ -24,38 +22,8 @@ from penstock.errors import DatabaseTrouble, DatabaseUnreachable
 from penstock.operations import FleetGauges
 from penstock.web.health import find_problems
 from penstock.web.listen import serve
-
-TICK = 0.1
-BLOCKED_AFTER = 1.0  # seconds that a tick may be late
-REMEMBERED = 10.0  # seconds for which a blocked loop is told
-
-
-class Pulse:
-    """How late the event loop was lately."""
-
-    def __init__(self) -> None:
-        self._late: deque[tuple[float, float]] = deque()  # when, and by how much
-        self._ticked_at = time.monotonic()
-
-    async def beat(self) -> None:
-        while True:
-            await asyncio.sleep(TICK)
-            self._note()
-
-    def _note(self) -> None:
-        now = time.monotonic()
-        late = now - self._ticked_at - TICK
-        self._ticked_at = now
-        if late > BLOCKED_AFTER:
-            self._late.append((now, late))
-        while self._late and now - self._late[0][0] > REMEMBERED:
-            self._late.popleft()
-
-    @property
-    def worst(self) -> float:
-        """Seconds that the loop was blocked at most, of late. A request may be served before the tick that was late."""
-        pending = time.monotonic() - self._ticked_at - TICK
-        return max([late for _, late in self._late] + [pending if pending > BLOCKED_AFTER else 0.0])
+from penstock.web.pulse import Pulse
+from penstock.web.traced import UNTRACED
 
 
 @contextlib.asynccontextmanager
@@ -75,7 +43,14 @@ async def open_port(listener: socket.socket, database: Database, worker: Worker 
 
 def make_worker_app(database: Database, worker: Worker | None, pulse: Pulse) -> FastAPI:
     """The three routes; without a worker (nothing to serve yet) readiness is the database's."""
-    app = FastAPI(title="Penstock worker", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Penstock worker",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        telemetry=UNTRACED,
+    )
     gauges = FleetGauges(database)
 
     @app.get("/health/live")
@@ -98,8 +73,8 @@ def make_worker_app(database: Database, worker: Worker | None, pulse: Pulse) -> 
 async def find_worker_problems(database: Database, worker: Worker | None, pulse: Pulse) -> list[str]:
     """Why this worker cannot work now, in sentences."""
     problems = await find_problems(database)
-    if pulse.worst > BLOCKED_AFTER:
-        problems.append(f"The event loop was blocked for {pulse.worst:.1f} s: a handler does not give way.")
+    if pulse.blocked:
+        problems.append(f"{pulse.blocked}: a handler does not give way.")
     if worker is not None and not problems:
         with contextlib.suppress(DatabaseTrouble, DatabaseUnreachable):  # it answered a moment ago
             problems += await _find_lease_problems(database, worker.worker_id)

@@ -37,9 +37,15 @@ CLOSE_WITHIN = 0.5
 IDLE_FOR = 60.0  # seconds, after which a child that nobody needs ends
 KEPT = {READER: 0.5, OCR: 0.75}  # of the memory that a child may hold between two tasks
 
-tasks_ended = telemetry.counter("penstock_box_tasks_total", "Tasks of reader processes", ("task", "outcome"))
-task_seconds = telemetry.histogram("penstock_box_task_seconds", "Time of a task in a reader process", ("task",))
-children_ended = telemetry.counter("penstock_box_ends_total", "Reader processes that ended", ("why",))
+tasks_ended = telemetry.counter(
+    "penstock_box_tasks_total",
+    "Tasks of reader processes: done, unreadable, limit, cancelled, failed",
+    ("task", "outcome"),
+)
+task_seconds = telemetry.histogram("penstock_box_task_seconds", "Seconds of a task in a reader process", ("task",))
+children_ended = telemetry.counter(
+    "penstock_box_ends_total", "Reader processes that ended: worn, memory, crash, limit, idle, …", ("why",)
+)
 
 
 class Boxes:

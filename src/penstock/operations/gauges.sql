@@ -1,0 +1,63 @@
+-- Each statement is read at every scrape, so its cost must not grow with the documents: it goes by an index that has only what
+-- is unfinished, or stops counting at a bound.
+
+-- name: count_jobs
+-- By state, each by the index that has only these.
+select 'ready' as state, count(*) from (select from penstock.jobs where state = 'ready' and not suspect limit :most::int) as few
+union all select 'suspect', count(*) from (select from penstock.jobs where state = 'ready' and suspect limit :most::int) as few
+union all select 'later', count(*) from (select from penstock.jobs where state = 'later' limit :most::int) as few
+union all select 'running', count(*) from (select from penstock.jobs where state = 'running' limit :most::int) as few
+union all select 'waiting', count(*) from (select from penstock.jobs where state = 'waiting' limit :most::int) as few
+
+-- name: count_dead
+select lane.kind, count(*) as count
+from (select lane from penstock.jobs where state = 'dead' order by fingerprint, id limit :most::int) as dead
+join penstock.lanes as lane on lane.id = dead.lane
+group by lane.kind order by lane.kind
+
+-- name: count_workers_lately
+-- Who came and went within an hour, of the newest; those that are gone are kept for a week.
+select
+  count(*) filter (where started_at > penstock.now() - interval '1 hour') as started,
+  count(*) filter (where gone_why = 'left') as left,
+  count(*) filter (where gone_why = 'its process ended') as process_ended,
+  count(*) filter (where gone_why = 'its lease ended') as lease_ended
+from (
+  select started_at, case when gone_at > penstock.now() - interval '1 hour' then gone_why end as gone_why
+  from penstock.workers order by id desc limit :most::int
+) as worker
+
+-- name: count_serving
+-- The workers that would take a document.
+select count(*) from penstock.workers
+where gone_at is null and not draining and beat_at + lease >= penstock.now() and :kind = any (kinds)
+
+-- name: count_duplicates
+-- Schedules that do the same at the same moments, under two names. One name cannot be there twice: it is the key.
+select coalesce(sum(count - 1), 0)::bigint from (
+  select count(*) as count from penstock.schedules
+  where paused_at is null and retired_at is null
+  group by rule, timezone, queue, kind, share, args::text
+) as schedule
+
+-- name: count_inbox
+-- Messages that nobody has taken yet, and those that nobody could take: from source to source by one probe each.
+with recursive source as (
+  (select source as name from penstock.inbox where state <> 'taken' order by source limit 1)
+  union all
+  select next.name
+  from source cross join lateral (
+    select inbox.source as name from penstock.inbox where state <> 'taken' and inbox.source > source.name
+    order by inbox.source limit 1
+  ) as next
+)
+select source.name as source, message.state, count(*) as count
+from (select name from source limit 1000) as source
+cross join lateral (
+  select state from penstock.inbox where inbox.source = source.name and state <> 'taken' order by id limit :most::int
+) as message
+group by source.name, message.state
+
+-- name: list_sources
+select name, error is not null as trouble, extract(epoch from penstock.now() - polled_at)::float8 as silent_for
+from penstock.sources order by name limit 1000
