@@ -22,7 +22,9 @@ from penstock.cli import (
     doctor,
     documents,
     fleet,
+    history,
     inbox,
+    invariants,
     jobs,
     key,
     limits,
@@ -72,7 +74,9 @@ app.add_typer(limits.app, name="limits")
 app.command("why")(why.why)
 app.command("pause")(pausing.pause)
 app.command("resume")(pausing.resume)
+app.command("history")(history.tell_history)
 app.command("doctor")(doctor.doctor)
+app.command("invariants")(invariants.invariants)
 app.command("config")(config.config)
 app.add_typer(db.app, name="db")
 

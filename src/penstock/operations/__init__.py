@@ -3,5 +3,6 @@
 from penstock.operations.doctor import examine
 from penstock.operations.finding import Finding
 from penstock.operations.gauges import FleetGauges
+from penstock.operations.invariants import Inspection
 
-__all__ = ["Finding", "FleetGauges", "examine"]
+__all__ = ["Finding", "FleetGauges", "Inspection", "examine"]

@@ -18,6 +18,7 @@ from penstock.engine.limits import LimitState, list_limits
 from penstock.engine.schedules import count_schedules
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable
 from penstock.operations.checking import CheckCount, count_findings
+from penstock.operations.invariants import count_violations
 from penstock.telemetry import log
 
 FRESH = 5.0
@@ -42,6 +43,7 @@ class FleetGauges(Collector):
         self._schedules: dict[str, int] = {}
         self._limits: list[LimitState] = []
         self._checks: list[CheckCount] = []
+        self._violations: dict[int, int] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -60,6 +62,7 @@ class FleetGauges(Collector):
                 self._schedules = await count_schedules(session)
                 self._limits = await list_limits(session)
                 self._checks = await count_findings(session)
+                self._violations = await count_violations(session)
         except (TimeoutError, DatabaseTrouble, DatabaseUnreachable) as error:
             self._lanes = None
             log.warning("the fleet's gauges cannot be read", error=str(error) or type(error).__name__)
@@ -91,3 +94,9 @@ class FleetGauges(Collector):
             found.add_metric((check.name,), check.found)
             still.add_metric((check.name,), check.open)
         yield from (found, still)
+        violated = GaugeMetricFamily(
+            "penstock_invariant_violations", "Rows that break an invariant", labels=("number",)
+        )
+        for number, violations in self._violations.items():
+            violated.add_metric((str(number),), violations)
+        yield violated
