@@ -23,7 +23,8 @@ def _together() -> str:
     for invariant in OF_THE_ENGINE:
         text = getattr(production, invariant.name).text
         assert (PAGE in text) == bool(invariant.over), invariant
-        texts.append(f"select said from (\n{text.replace(PAGE, '(select ids from everything)::bigint[]')}\n) as broken_{invariant.number}")
+        whole = text.replace(PAGE, "(select ids from everything)::bigint[]")
+        texts.append(f"select said from (\n{whole}\n) as broken_{invariant.number}")
     return EVERYTHING + "\nunion all\n".join(texts)
 
 

@@ -111,8 +111,8 @@ class Looking:
 
     async def page(self, after: list[Any] | None) -> tuple[list[int], list[Any] | None]:
         over = self._invariant.over
-        if not over:
-            return [0], None  # all of it is one page
+        if not over:  # all of it is one page, of which only what is wrong is a subject
+            return [row["subject"] for row in await self._database.pool.repeat(partial(self._violations, ids=[]))], None
         last = after[0] if after else "" if over == "keys" else 0
         values = {"after": last, "most": PAGE} | ({"chunks": CHUNKS} if over == "live" else {})
         rows: list[Record] = await self._database.pool.repeat(partial(getattr(sql, f"page_{over}"), **values))
@@ -122,9 +122,11 @@ class Looking:
 
     async def look(self, subjects: Sequence[int]) -> list[Found]:
         rows = await self._database.pool.repeat(partial(self._violations, ids=list(subjects)))
+        asked = set(subjects)
+        wrong = {row["subject"]: row for row in rows if row["subject"] in asked}
         return [
-            Found(row["subject"], row["said"], _advise(self._invariant, row), row["document"])
-            for row in sorted({row["subject"]: row for row in rows}.values(), key=lambda row: row["subject"])[:NOTED]
+            Found(subject, row["said"], _advise(self._invariant, row), row["document"])
+            for subject, row in sorted(wrong.items())[:NOTED]
         ]
 
     async def repair(self, found: Found) -> Repair | None:

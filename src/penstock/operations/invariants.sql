@@ -14,8 +14,9 @@ select id from penstock.job_history where id > :after order by id limit :most
 select id from penstock.fanouts where id > :after order by id limit :most
 
 -- name: page_keys
--- Of those that somebody holds. They go by the key, which is text; only what looks wrong is a subject.
-select key as last, job_id as id, not exists (select from penstock.jobs where jobs.id = job_keys.job_id) as wrong
+-- Of those that somebody holds. They go by the key, which is text; only what looks wrong is a subject. Not `exists`: the planner
+-- may answer that one by a hash of all jobs.
+select key as last, job_id as id, (select jobs.id from penstock.jobs where jobs.id = job_keys.job_id) is null as wrong
 from penstock.job_keys where key > :after and until is null order by key limit :most
 
 -- name: page_queued
@@ -192,7 +193,7 @@ join penstock.versions as version on version.id = document.live_id
 cross join lateral (
   select (select count(*) from penstock.chunks where chunks.version_id = version.id) as chunks,
     (select coalesce(sum(batch.chunks), 0) from penstock.indexed_batches as batch where batch.version_id = version.id) as indexed,
-    exists (select from penstock.hidden_versions where hidden_versions.version_id = version.id) as hidden
+    (select hidden.version_id from penstock.hidden_versions as hidden where hidden.version_id = version.id) is not null as hidden
 ) as found
 where document.live_id = any (:ids::bigint[]) and (
   version.prepared_at is null or found.hidden
