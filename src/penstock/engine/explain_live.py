@@ -140,7 +140,10 @@ def _tell_start(row: Row) -> str:
     start = start_of(row)
     if start is None or start < timedelta(seconds=1):
         return ""
-    return f": it should start in about {span(start)}, and earlier with another worker"
+    about = span(start)
+    # Beyond the bound nobody has counted: it is this long at least.
+    when = f"not before {about} from now" if row["ahead_in_lane"] > COUNTED_TO else f"in about {about}"
+    return f": it should start {when}, and earlier with another worker"
 
 
 def start_of(row: Row) -> timedelta | None:

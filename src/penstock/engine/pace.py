@@ -15,7 +15,7 @@ from penstock.engine.wording import span
 
 sql = statements(__file__)
 
-LATELY = 2_000  # jobs of the history
+LATELY = 1_000  # jobs of the history
 FEWEST = 3  # of a kind, to speak of what is usual
 MOST_LANES = 50
 MOST_ROWS = 50  # that are counted in each of them
