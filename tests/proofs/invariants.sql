@@ -18,3 +18,11 @@ where not exists (
   select from penstock.job_history
   where id = effects.job and outcome = 'done' and job_history.attempt = effects.attempt
 )
+union all
+select format('job %s has %s ended tries and the number %s', id, ended, attempt)
+from (
+  select id, attempt, cardinality(attempts) as ended, state = 'running' as running from penstock.jobs
+  union all
+  select id, attempt, cardinality(attempts), false from penstock.job_history
+) as everybody
+where ended <> attempt - running::int

@@ -100,16 +100,19 @@ from penstock.jobs as job
 where job.id = any (:ids::bigint[]) and not exists (select from penstock.lanes where lanes.id = job.lane)
 
 -- name: live_attempts_are_counted
+-- But for those of a dead letter whose document was removed: what they quote is forgotten with it.
 select job.id as subject, null::bigint as document,
   format('Job %s has %s ended tries and the number %s.', job.id, cardinality(job.attempts), job.attempt) as said
 from penstock.jobs as job
 where job.id = any (:ids::bigint[]) and cardinality(job.attempts) <> job.attempt - (job.state = 'running')::int
+  and not (job.state = 'dead' and cardinality(job.attempts) = 0)
 
 -- name: past_attempts_are_counted
+-- But for those of a document that was removed: see above.
 select past.id as subject, null::bigint as document,
   format('Job %s has %s ended tries and the number %s.', past.id, cardinality(past.attempts), past.attempt) as said
 from penstock.job_history as past
-where past.id = any (:ids::bigint[]) and cardinality(past.attempts) <> past.attempt
+where past.id = any (:ids::bigint[]) and cardinality(past.attempts) not in (0, past.attempt)
 
 -- name: only_the_last_attempt_counts
 -- A stale attempt has no effect: what is done was done once, by the newest attempt.
@@ -121,7 +124,7 @@ cross join lateral (
     string_agg(format('%s %s', number, outcome), ', ' order by number) as told
   from unnest(past.attempts)
 ) as tries
-where past.id = any (:ids::bigint[]) and past.outcome = 'done' and (tries.done <> 1 or tries.by <> past.attempt)
+where past.id = any (:ids::bigint[]) and past.outcome = 'done' and cardinality(past.attempts) > 0 and (tries.done <> 1 or tries.by <> past.attempt)
 
 -- name: unique_job_has_its_key
 select job.id as subject, null::bigint as document, format('Job %s is alive without its key %s.', job.id, job.unique_key) as said
