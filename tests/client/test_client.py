@@ -168,6 +168,7 @@ async def test_a_documents_life(speak: Speaker, mill: Mill) -> None:
     assert "turbine" in page.text
     assert (chunk.number, chunk.text.strip()) == (0, page.text.strip())
     assert (await speak(lambda c: c.documents.why(broken.id))).sentence
+    assert (await speak(lambda c: c.jobs.why(ready.job or 0))).because == "done"
     assert (await speak(lambda c: c.documents.history(accepted.id)))[0].event
     found = await speak(lambda c: c.search("turbine repaired", collection=["mill"], mode="words", neighbours=1))
     assert [hit.document for hit in found.hits] == [accepted.id]

@@ -458,3 +458,88 @@ async def test_a_changed_gate_turns_both_red(
     monkeypatch.setattr(explaining, "sql", Statements(tmp_path / "explain.sql"))
     assert await claimed_by_somebody(shop) != allowed, "the claim does not see it"
     assert await explained_as_claimable(shop, ids) != allowed, "why does not see it"
+
+
+# -- what was measured --------------------------------------------------------------------------------------------
+
+
+async def test_a_running_job_should_end_when_others_did(shop: Shop) -> None:
+    worker = await shop.worker()
+    for seconds in (10, 20, 30, 40, 50):
+        await shop.enqueue()
+        [job] = await shop.claim(worker)
+        await shop.advance(seconds)
+        await shop.beat(worker)
+        await shop.settle(worker, (job, Done()))
+    await shop.enqueue()
+    [job] = await shop.claim(worker)
+    said = await why(shop, job.id)
+    assert "; it should end in about 30 s, as jobs of its kind take 30 s." in said.sentence
+    assert said.evidence["pace"]["jobs"] == 5
+    assert "jobs of its kind take 30 s (half of them) to 46 s (nine of ten), by the last 5" in said.evidence_lines
+    await shop.advance(40)
+    await shop.beat(worker)
+    assert (
+        "it should end within 6 s: nine of ten jobs of its kind take at most 46 s" in (await why(shop, job.id)).sentence
+    )
+    await shop.advance(40)
+    await shop.beat(worker)
+    assert "this is longer than nine of ten jobs of its kind take (46 s)" in (await why(shop, job.id)).sentence
+
+
+async def test_a_worker_that_is_silent_but_not_lost(shop: Shop) -> None:
+    await shop.enqueue()
+    [job] = await shop.claim(await shop.worker())
+    await shop.advance(9)
+    said = await why(shop, job.id)
+    assert said.because == "silent"
+    assert (
+        "the worker's last beat was 9 s ago, of a lease of 15 s: its event loop is blocked by a handler"
+        in said.sentence
+    )
+
+
+async def test_lanes_take_turns(shop: Shop) -> None:
+    worker = await shop.worker()
+    for _ in range(3):
+        await shop.enqueue()
+        [job] = await shop.claim(worker)
+        await shop.advance(10)
+        await shop.beat(worker)
+        await shop.settle(worker, (job, Done()))
+    for share in ("a", "b", "c"):
+        await shop.enqueue(*(nothing(n=n) for n in range(20)), share=share)
+    await shop.enqueue(nothing(), share="urgent", priority=5)
+    await shop.run("insert into penstock.pauses (what, name, reason) values ('share', 'c', 'x')")
+    await shop.run("""update penstock.workers set load = '{"running": 10}'""")
+    ids = await shop.enqueue(*(nothing(n=n) for n in range(10)), share="mine")
+    said = await why(shop, ids[-1])
+    # 9 of its own lane, and 10 of each of two others, at 10 slots and 10 s each; what is paused takes no turns.
+    assert (
+        "is behind 9 jobs in its lane (default, nothing, mine), which takes turns with 2 other lanes" in said.sentence
+    )
+    assert "with all 10 slots in use: it should start in about 30 s, and earlier with another worker." in said.sentence
+    assert said.evidence["expected_start_seconds"] == pytest.approx(30, abs=1)
+    assert "9 jobs ahead in its lane, 2 other lanes in turn with it" in said.evidence_lines
+
+
+async def test_a_schema_that_no_worker_of_this_release_can_serve(shop: Shop) -> None:
+    [job] = await shop.enqueue()
+    await shop.run("insert into penstock.migrations (number, name, checksum) values (9998, 'x', 'x'), (9999, 'y', 'y')")
+    said = await why(shop, job)
+    assert said.because == "schema"
+    assert "The database is at schema 9999" in said.sentence
+    assert "install the newer release" in said.sentence
+
+
+async def test_the_lines_of_a_failure(shop: Shop) -> None:
+    await shop.enqueue()
+    worker = await shop.worker()
+    [job] = await shop.claim(worker)
+    await shop.settle(worker, (job, Retry(failure("it rains"), timedelta(minutes=5))))
+    lines = (await why(shop, job.id)).evidence_lines
+    assert lines[0] == f"job {job.id}: nothing in the queue default, share default, priority 0"
+    assert "1 attempt, 1 failure charged" in lines[1]
+    assert lines[2].startswith(f"attempt 1 on worker {worker}: ")
+    assert lines[2].endswith("after 100 ms: it rains")
+    assert lines[3].startswith("failed in the code v1, fingerprint ")

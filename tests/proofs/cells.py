@@ -17,14 +17,13 @@ import psutil
 import pytest
 
 from penstock import Penstock
-from penstock.database.statements import Statements
 from penstock.settings import DatabaseUrl
+from tests.proofs.holding import violations
 from tests.proofs.matrix import Cell, all_cells, pairwise
 from tests.proofs.rig import TABLES, WORKLOADS, Workload
 from tests.scenarios.crew import Crew, Hand
 
 CELLS = all_cells() if os.environ.get("PENSTOCK_TEST_MATRIX") == "full" else pairwise(all_cells())
-INVARIANTS = Statements(Path(__file__).with_name("invariants.sql"))
 JOBS = 5
 
 
@@ -114,4 +113,4 @@ async def assert_done_once(crew: Crew, cell: Cell, workload: Workload) -> None:
     assert [(row["job"], row["value"]) for row in effects] == (
         [(row["id"], json.loads(row["result"])) for row in over] if workload.effects else []
     )
-    assert [row["said"] for row in await INVARIANTS.violations(connection)] == []
+    assert await violations(connection) == []

@@ -9,7 +9,7 @@ actor blocked until somebody else's step frees it. If nobody can go on, that is 
     explored = await explore(stage, {"claim": claim, "settle": settle})
     assert explored.schedules == 126
 
-After every step, what is committed must satisfy `invariants.sql`; after every schedule `check` may ask for more. The
+After every step, what is committed must satisfy the invariants (holding.py); after every schedule `check` may ask for more. The
 first violation ends the exploration, and tells the schedule that shows it.
 """
 
@@ -18,17 +18,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import factorial, prod
-from pathlib import Path
 from typing import Any
 
 import asyncpg
 
 from penstock.database import Database, Pool, Session
-from penstock.database.statements import Statements
 from tests.engine.conftest import Shop
+from tests.proofs.holding import violations
 from tests.proofs.stepping import SAVEPOINTS, Actor, Play, Seat, Step, SteppedSession
 
-INVARIANTS = Statements(Path(__file__).with_name("invariants.sql"))
 LOOK_EVERY = 0.001  # seconds between looks at who waits for whom, while a statement has not come back
 
 STAGE = """
@@ -124,8 +122,7 @@ class Stage:
         return {actor.name for actor in actors if actor.pid in waiting}
 
     async def violations(self) -> list[str]:
-        rows = await INVARIANTS.violations(self.observer)
-        return [row["said"] for row in rows]
+        return await violations(self.observer)
 
 
 async def _make_seat(database: Database) -> Seat:

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import asyncpg
 
+from penstock.operations import verify
 from penstock.pipelines import Product
 from penstock.settings import DatabaseUrl
 from tests.processes import Started, start
@@ -110,8 +111,9 @@ class Library:
         }
 
     async def violations(self) -> list[str]:
-        """What is wrong with what search sees, in words."""
-        return [row["said"] for row in await self.connection.fetch(VIOLATIONS.read_text())]
+        """What is wrong, in words: the invariants of production, and what only a test may ask of everything at once."""
+        said = [row["said"] for row in await self.connection.fetch(VIOLATIONS.read_text())]
+        return said + [each for verdict in await verify(self.product.app.database) for each in verdict.shown]
 
     async def close(self) -> None:
         await self.http.close()

@@ -47,6 +47,7 @@ class Stage:
     broken: int = 0  # failed
     gone: int = 0  # deleted, with a receipt
     waiting: int = 0  # queued
+    job: int = 0  # of that one
     packet: int = 0  # ready, in attic
     key: int = 0  # a key of `mill`
     keys: dict[str, str] = field(default_factory=dict)
@@ -148,6 +149,7 @@ async def fill(stage: Stage) -> None:
 
         await until(receipt)
     stage.waiting = await add(f"{CANARY}-waiting.txt", TEXT + b"waiting")
+    stage.job = (await stage.ask("owner", "GET", f"/api/documents/{stage.waiting}")).json["job"]
     rows = await product.app.database.pool.repeat(
         lambda session: session.fetch("select key from penstock.blobs where tenant = 'mill'")
     )

@@ -55,6 +55,7 @@ class Route:
 
 
 DOCUMENT = "/api/documents/{id}"
+FOR_THE_FLEET = {"/metrics", "/api/jobs/{id}/why"}  # about everybody, told to who runs the machine
 COLLECTION = "/api/collections/{collection}"
 
 # In an order in which the owner can ask for all of them: what destroys comes last.
@@ -91,6 +92,7 @@ ROUTES = [
     Route("GET", "/api/packets", "read", at("/api/packets?limit=1000"), 200, 200),
     Route("GET", "/api/packets/{id}", "read", at("/api/packets/{packet}")),
     Route("GET", "/api/packets/{id}/why", "read", at("/api/packets/{packet}/why")),
+    Route("GET", "/api/jobs/{id}/why", "read", at("/api/jobs/{job}/why"), 403, 403),
     Route("GET", f"{DOCUMENT}/pages/{{number}}/image", "read", at("/api/documents/{packet}/pages/1/image")),
     Route("GET", DOCUMENT, "read", at("/api/documents/{letter}")),
     Route("GET", f"{DOCUMENT}/text", "read", at("/api/documents/{letter}/text")),
@@ -269,7 +271,7 @@ async def test_strangers_find_nothing(stage: Stage) -> None:
             expected = _expected(route, key)
             answer = await ask(stage, route, key)
             assert answer.status == expected, f"{where}: {answer.status} {answer.body!r}"
-            if not (key == "fleet" and route.path == "/metrics"):  # they are about everybody, and say so
+            if not (key == "fleet" and route.path in FOR_THE_FLEET):  # they are about everybody, and say so
                 assert not stage.leaks(answer), f"{where}: {stage.leaks(answer)} in {answer.body!r}"
             if expected == 404:  # not yours is not there, to the letter
                 wanted = twin(route.ask(stage))
@@ -286,7 +288,7 @@ def _expected(route: Route, key: str) -> int:
         return route.neighbour
     if some and route.neighbour == 403:
         return 403
-    if key == "fleet" and route.path == "/metrics":
+    if key == "fleet" and route.path in FOR_THE_FLEET:
         return 200
     return route.stranger
 
@@ -358,7 +360,7 @@ async def test_the_right_key(stage: Stage) -> None:
     """So that the refusals above are about the key, and not about the request."""
     await fill(stage)
     for route in GUARDED:
-        answer = await ask(stage, route, "fleet" if route.path == "/metrics" else "owner")
+        answer = await ask(stage, route, "fleet" if route.path in FOR_THE_FLEET else "owner")
         where = f"{route.method} {route.path}"
         assert answer.status not in {401, 403, 404, 500}, f"{where}: {answer.status} {answer.body!r}"
     # The last line of the table has revoked the owner's own key.

@@ -10,7 +10,8 @@ import typer
 
 from penstock.cli.asking import Json, ask, print_facts, print_json, print_table, shortened
 from penstock.cli.display import size
-from penstock.documents import Document, explain_document, find_document, history, list_documents, read_text
+from penstock.cli.history import tell_history
+from penstock.documents import Document, explain_document, find_document, list_documents, read_text
 from penstock.engine import Penstock
 from penstock.engine.wording import counted
 
@@ -108,24 +109,7 @@ def _harmless(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
 
 
-@app.command("history")
-def tell_history(reference: Reference, as_json: Json = False) -> None:
-    """Tell what happened to a document, oldest first."""
-
-    async def look(penstock: Penstock) -> list[Any]:
-        document = await find_document(penstock, reference, tenant=penstock.settings.tenant)
-        return list(await history(penstock, document.id, tenant=penstock.settings.tenant))
-
-    events = ask(look)
-    if as_json:
-        print_json({"events": [{"at": each.at, "event": each.event, "details": each.details} for each in events]})
-        return
-    rows = ((f"{each.at:%Y-%m-%d %H:%M:%S}", each.event, shortened(_details(each.details), 200)) for each in events)
-    print_table(("at", "event", "details"), rows)
-
-
-def _details(details: dict[str, Any]) -> str:
-    return str(details["message"]) if "message" in details else ", ".join(f"{key}: {details[key]}" for key in details)
+app.command("history")(tell_history)
 
 
 @app.command()

@@ -23,7 +23,9 @@ from penstock.cli import (
     documents,
     fleet,
     health,
+    history,
     inbox,
+    invariants,
     jobs,
     key,
     limits,
@@ -75,8 +77,10 @@ app.add_typer(metrics.app, name="metrics")
 app.command("why")(why.why)
 app.command("pause")(pausing.pause)
 app.command("resume")(pausing.resume)
+app.command("history")(history.tell_history)
 app.command("doctor")(doctor.doctor)
 app.command("health")(health.health)
+app.command("invariants")(invariants.invariants)
 app.command("config")(config.config)
 app.add_typer(db.app, name="db")
 

@@ -101,10 +101,12 @@ def _served(place: str, sources: str) -> tuple[Penstock, Opened, Opened, int | d
     if place:
         app = import_app(place)
         return app, app, nullcontext(), 100
+    from penstock.operations import Inspection
     from penstock.pipelines import Product
     from penstock.sources import Sources
 
     product = Product(role="worker")
+    Inspection(product.app)
     names = {"all": None, "none": []}.get(sources, [name.strip() for name in sources.split(",") if name.strip()])
     return product.app, product, Sources(product, names), product.slots
 

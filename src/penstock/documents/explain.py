@@ -1,18 +1,26 @@
 """Why a document is where it is: one sentence for a person, one word for a program, and the evidence.
 
 While it waits or is processed, the engine knows why; its sentence is told about the document instead of the job, and kept
-in the evidence as it is.
+in the evidence as it is. `explain_anything` is for who has only a number or a name. The SQL is in explain.sql.
 """
 
+from functools import partial
 from typing import Any
 
+from penstock.database import Session, statements
 from penstock.documents.catalog import Document, show_document
+from penstock.documents.explain_inbox import explain_message, explain_source, find_message
 from penstock.documents.receipts import show_receipt
 from penstock.engine import Penstock
 from penstock.engine.explain import Explanation, explain
+from penstock.engine.pace import LATELY, pace_of
 from penstock.engine.wording import counted
-from penstock.errors import NotFound
+from penstock.errors import BadRequest, NotFound
 
+sql = statements(__file__)
+
+LARGEST = 2**63 - 1
+FEW, ALIKE = 200, 50  # documents whose sizes are looked up, and those of them that are the most alike
 ADVICE = {
     "Encrypted": "Remove the password, and add it again with `--replace`",
     "Corrupt": "Add an intact copy with `--replace`",
@@ -25,25 +33,91 @@ ADVICE = {
 OTHERWISE = "When the cause is mended: `penstock documents retry {id}`"
 
 
+async def explain_anything(app: Penstock, reference: str, *, tenant: str = "default") -> Explanation:
+    """By its number, whatever it is; documents and sources also by their names, messages by source/number."""
+    reference = reference.replace("\0", "\ufffd").encode("utf-8", "replace").decode()  # what PostgreSQL takes
+    if reference.isascii() and reference.isdecimal():
+        return await _explain_number(app, int(reference), tenant)
+    found = await _find(app, reference, tenant)
+    if found is not None:
+        return await explain_document(app, found, tenant=tenant)
+    message = await find_message(app, reference, tenant=tenant)
+    told = (
+        await explain_source(app, reference, tenant=tenant)
+        if message is None
+        else await explain_message(app, message, tenant=tenant)
+    )
+    if told is None:
+        raise NotFound(
+            f"There is no document {reference}: use its number, its name, or collection/name; a source has a name, too, and a "
+            "message is source/number."
+        )
+    return told
+
+
+async def _explain_number(app: Penstock, number: int, tenant: str) -> Explanation:
+    """Documents, jobs and messages share one sequence; only a message and what it became have the same number."""
+    if number <= LARGEST:
+        job = await app.why(number)
+        if job.state != "not found":
+            return job
+        message = await explain_message(app, number, tenant=tenant)
+        try:
+            told = await explain_document(app, number, tenant=tenant)
+        except NotFound:
+            if message is not None:
+                return message
+        else:
+            if message is None or message.state == "taken":
+                return told
+            newer = f"{told.sentence} Newer content of it waits: {message.sentence}"
+            return Explanation(newer, told.state, told.evidence | message.evidence, message.because)
+    sentence = f"There is no job {number}, neither alive nor in the history, and no document or message of this number."
+    return Explanation(sentence, "not found", {}, "not found")
+
+
+async def _find(app: Penstock, reference: str, tenant: str) -> int | None:
+    collection, _, rest = reference.partition("/")
+    rows = await app.database.pool.repeat(
+        partial(sql.find_reference, tenant=tenant, whole=reference, collection=collection, rest=rest)
+    )
+    if len(rows) > 1:
+        where = ", ".join(f"{row['collection']}/{row['name']}" for row in rows)
+        raise BadRequest(f"{reference} could be several documents: say which of {where}.")
+    return rows[0]["id"] if rows else None
+
+
 async def explain_document(app: Penstock, document: int, *, tenant: str = "default") -> Explanation:
     found = await show_document(app, document, tenant=tenant)
+    packet = await app.database.pool.repeat(partial(sql.packet_of.first, version=found.version_id))
     evidence: dict[str, Any] = {"document": found.answer()}
+    if packet is not None:
+        evidence["packet"] = dict(packet)
     if found.status in {"queued", "processing"} and found.job is not None:
-        number = found.job
-        job = await app.database.pool.repeat(lambda session: explain(session, number))
+        job = await app.database.pool.repeat(partial(_explain_job, number=found.job, document=found))
         evidence["job"] = vars(job)
         because, sentence = _tell_waiting(found, job)
     elif found.status == "deleted":
         because, sentence = "deleted", await _tell_deleted(app, found, tenant, evidence)
     else:
         because, sentence = _tell_over(found)
-    return Explanation(f"Document {found.id} ({found.name}){sentence}", found.status, evidence, because)
+    noun = "Document" if packet is None else "Packet"
+    return Explanation(f"{noun} {found.id} ({found.name}){sentence}", found.status, evidence, because)
+
+
+async def _explain_job(session: Session, number: int, document: Document) -> Explanation:
+    """Its job, with the pace of documents of about its size in place of that of all jobs of the kind."""
+    row = None
+    if document.status == "processing":
+        row = await sql.pace.first(session, most=LATELY, job=number, size=document.size, few=FEW, alike=ALIKE)
+    return await explain(session, number, pace=pace_of(row, "documents of its size"))
 
 
 def _tell_over(document: Document) -> tuple[str, str]:
     if document.status == "ready":
         return "ready", _tell_ready(document)
-    return "failed", _tell_failed(document)
+    cancelled = (document.error or {}).get("class") == "Cancelled"
+    return "cancelled" if cancelled else "failed", _tell_failed(document)
 
 
 async def _tell_deleted(app: Penstock, document: Document, tenant: str, evidence: dict[str, Any]) -> str:

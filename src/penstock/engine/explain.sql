@@ -48,17 +48,19 @@ with
     order by verdict, limit_name limit 1
   )
 select
-  job.id, job.queue, job.kind, job.share, job.state::text as state, job.priority, job.attempt, job.failures, job.suspect,
+  job.id, job.lane, job.queue, job.kind, job.share, job.state::text as state, job.priority, job.attempt, job.failures, job.suspect,
   job.deaths, job.cancelling, job.claimed_at, job.run_at, job.enqueued_at, job.progress, job.error, job.fingerprint,
-  job.worker_id, penstock.now() as now,
+  job.worker_id, array_to_json(job.attempts)::text as attempts, penstock.now() as now,
+  -- What a pace is compared with: since the first claim, unless a try has failed after that.
+  case when job.failures = 0 then coalesce((job.attempts[1]).started_at, job.claimed_at) else job.claimed_at end as begun_at,
   owner.name as owner, owner.beat_at as owner_beat_at, owner.gone_at as owner_gone_at, owner.gone_why as owner_gone_why,
-  owner.beat_at + owner.lease < penstock.now() as owner_silent,
+  owner.lease as owner_lease, owner.beat_at + owner.lease < penstock.now() as owner_silent,
   fleet.*,
   pause.paused_what, pause.paused_name, pause.paused_reason, pause.paused_since,
   family.parent, family.name as map, family.total as children, family.unfinished as children_unfinished,
   family.at_once as children_at_once, coalesce(job.fanout = job.waits_for, false) as held,
   (select count(*) from penstock.jobs as child where child.fanout = job.waits_for and child.state = 'dead') as children_dead,
-  former.name as last_server, former.gone_at as last_server_left_at,
+  former.name as last_server, former.gone_at as last_server_left_at, former.gone_why as last_server_left_why,
   shut.verdict as shut, bound.name as limit_name, bound.permits, bound.opened_at as breaker_opened_at,
   bound.rests_till as breaker_rests_till, bound.reason as breaker_reason,
   (select name from penstock.workers where id = bound.probe_by and bound.probe_till > penstock.now()) as breaker_prober,
@@ -94,7 +96,11 @@ left join lateral (
   select paused_what, paused_name, paused_reason, paused_since from gates where verdict = 'paused' limit 1
 ) as pause on true
 left join lateral (
-  select name, gone_at from penstock.workers as worker
+  select name, gone_at, gone_why from penstock.workers as worker
   where gone_at is not null and job.kind = any (kinds) and job.queue = any (queues)
   order by gone_at desc limit 1
 ) as former on true
+
+-- name: may_see_schema
+-- A request of a tenant may not.
+select has_table_privilege('penstock.migrations', 'select')

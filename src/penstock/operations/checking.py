@@ -21,6 +21,7 @@ KIND = "check_documents"
 STALE_AFTER = timedelta(hours=1)
 EXAMPLES = 20
 AGAIN = "penstock schedule run check-documents"
+FIRST = "versions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ async def count_findings(session: Session) -> list[CheckCount]:
 async def examine_checks(session: Session) -> list[Finding]:
     """What is wrong with documents, and what was."""
     return [
-        *_examine_open(await sql.open_findings(session, examples=EXAMPLES)),
-        *_examine_stale(await sql.stale_checks(session, kind=KIND, stale_after=STALE_AFTER)),
+        *_examine_open(await sql.open_findings(session, examples=EXAMPLES, invariants=False)),
+        *_examine_stale(await sql.stale_checks(session, kind=KIND, stale_after=STALE_AFTER, first=FIRST)),
         *_examine_repaired(await sql.repaired_lately(session)),
     ]
 

@@ -2,7 +2,7 @@
 select known.name, known.found, (
     select count(*) from penstock.findings where check_name = known.name and ended_at is null
   ) as open
-from penstock.checks as known order by known.name
+from penstock.checks as known where not starts_with(known.name, 'invariant-') order by known.name
 
 -- name: open_findings
 -- The oldest of each check as examples.
@@ -10,12 +10,14 @@ select check_name, count(*) as count,
   json_agg(json_build_object('subject', subject, 'document', document_id, 'tenant', tenant, 'sentence', sentence, 'advice', advice,
     'repair', repair, 'found_at', found_at, 'seen', seen) order by turn) filter (where turn <= :examples)::text as examples
 from (
-  select *, row_number() over (partition by check_name order by id) as turn from penstock.findings where ended_at is null
+  select *, row_number() over (partition by check_name order by id) as turn from penstock.findings
+  where ended_at is null and starts_with(check_name, 'invariant-') = :invariants::boolean
 ) as finding
 group by check_name order by check_name
 
 -- name: stale_checks
--- Those that did not look for long, although somebody has been there all the time who could have; also if none ever did.
+-- Those that did not look for long, although somebody has been there all the time who could have; also if none ever did, which
+-- the first of them shows.
 with serving as (
   select min(started_at) as since from penstock.workers
   where gone_at is null and not draining and beat_at + lease >= penstock.now() and :kind = any (kinds)
@@ -23,9 +25,10 @@ with serving as (
 select name, penstock.now() - greatest(looked_at, serving.since) as silent_for
 from penstock.checks join serving on serving.since is not null
 where penstock.now() - greatest(looked_at, serving.since) > :stale_after::interval
+  and starts_with(name, 'invariant-') = starts_with(:first, 'invariant-')
 union all
 select 'all', penstock.now() - since from serving
-where penstock.now() - since > :stale_after::interval and not exists (select from penstock.checks where name = 'versions')
+where penstock.now() - since > :stale_after::interval and not exists (select from penstock.checks where name = :first)
 order by silent_for desc, name
 
 -- name: repaired_lately

@@ -26,6 +26,7 @@ from penstock.engine.limits import LimitState, list_limits
 from penstock.engine.schedules import count_schedules
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable
 from penstock.operations.checking import count_findings
+from penstock.operations.invariants import count_violations
 from penstock.settings import Settings
 from penstock.telemetry import Described, describe, log
 
@@ -81,6 +82,7 @@ FOUND = describe(
     fleet=True,
 )
 OPEN = _gauge("findings_open", "Findings that are still there", "check")
+VIOLATIONS = _gauge("invariant_violations", "Rows that break an invariant", "number")
 READING = describe("gauge", "penstock_gauges_seconds", "What it took this process to read the gauges of the fleet")
 BREAKER = _gauge("breaker_open", "1: nobody calls it, after too many failures", "limit")
 LIMITS: tuple[tuple[Described, Callable[[LimitState], float]], ...] = (
@@ -142,6 +144,7 @@ async def read_fleet(session: Session) -> dict[Described, Samples]:
     checks = await count_findings(session)
     samples[FOUND] = [((check.name,), check.found) for check in checks]
     samples[OPEN] = [((check.name,), check.open) for check in checks]
+    samples[VIOLATIONS] = _by_label({str(number): rows for number, rows in (await count_violations(session)).items()})
     return samples
 
 

@@ -19,6 +19,7 @@ sql = statements(__file__)
 
 DEAD_ROWS = 100_000
 LONG_AFTER = timedelta(minutes=5)
+MANY_ROWS = 50_000
 
 
 async def examine_server(
@@ -28,6 +29,7 @@ async def examine_server(
     pooled: bool,
     dead_rows: int = DEAD_ROWS,
     long_after: timedelta = LONG_AFTER,
+    many_rows: int = MANY_ROWS,
 ) -> list[Finding]:
     """Everything that is wrong around our tables."""
     tables = list(HOT_TABLES)
@@ -36,6 +38,7 @@ async def examine_server(
         *_examine_budget(budget),
         *_examine_bloat(await sql.dead_rows(session, tables=tables, least=dead_rows)),
         *_examine_autovacuum(await sql.unvacuumed(session, tables=tables)),
+        *_examine_statistics(await sql.unmeasured(session, least=many_rows)),
         *_examine_transactions(await sql.long_transactions(session, long_after=long_after)),
     ]
 
@@ -78,6 +81,17 @@ def _examine_autovacuum(tables: list[Record]) -> Iterator[Finding]:
             said = f"Autovacuum is off for the table {table['name']}: its dead rows stay for ever."
             command = f'penstock db psql -c "alter table penstock.{table["name"]} reset (autovacuum_enabled)"'
         yield Finding("autovacuum-off", said, command, dict(table))
+
+
+def _examine_statistics(tables: list[Record]) -> Iterator[Finding]:
+    for table in tables:
+        said = (
+            f"The statistics of the table {table['name']} are old: {table['changed']:,} of its "
+            f"{table['live']:,} rows have changed since "
+            "they were taken, and the planner guesses."
+        )
+        command = f'penstock db psql -c "analyze penstock.{table["name"]}"'
+        yield Finding("statistics-stale", said, command, dict(table))
 
 
 def _examine_transactions(transactions: list[Record]) -> Iterator[Finding]:

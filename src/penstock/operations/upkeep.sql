@@ -26,3 +26,11 @@ where datname = current_database() and pid <> pg_backend_pid() and backend_type 
   and (backend_xmin is not null or backend_xid is not null)
   and xact_start < clock_timestamp() - :long_after::interval
 order by xact_start
+
+-- name: unmeasured
+-- Tables of which most rows came or changed since the planner looked at them.
+select relname as name, n_live_tup as live, n_mod_since_analyze as changed
+from pg_stat_user_tables
+where schemaname = 'penstock' and n_live_tup >= :least::bigint and n_mod_since_analyze > n_live_tup / 2
+  and n_mod_since_analyze >= :least::bigint
+order by n_mod_since_analyze desc limit 10

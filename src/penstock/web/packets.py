@@ -321,9 +321,11 @@ async def explain_packet(caller: Reads, id: PacketId) -> Why:  # noqa: A002
             sentence=f"Packet {id.id} ({id.name}) is still a message: {told.sentence}",
             state=id.status,
             because=told.because,
-            evidence=told.evidence,
+            evidence=told.evidence if caller.runs_fleet else {},  # it names workers and what they do for others
         )
     found = await documents.explain_document(caller.app, id, tenant=caller.tenant)
+    if not caller.runs_fleet:
+        found.evidence.pop("job", None)
     return Why.model_validate(found)
 
 

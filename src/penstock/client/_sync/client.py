@@ -9,6 +9,7 @@ from typing import Any, Self
 from penstock.client._sync.collections import Collections
 from penstock.client._sync.documents import Documents
 from penstock.client._sync.inbox import Inbox
+from penstock.client._sync.jobs import Jobs
 from penstock.client._sync.keys import Keys
 from penstock.client._sync.packets import Packets
 from penstock.client._sync.wire import Wire
@@ -42,6 +43,7 @@ class Client:
         self.collections = Collections(self._wire)
         self.documents = Documents(self._wire)
         self.packets = Packets(self._wire)
+        self.jobs = Jobs(self._wire)
         self.keys = Keys(self._wire)
         self.inbox = Inbox(self._wire)
 

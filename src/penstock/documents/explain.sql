@@ -1,0 +1,52 @@
+-- name: find_reference
+-- The documents that a name or collection/name may mean. By each collection of the tenant, for the index of names begins with it:
+-- a condition on the name alone would walk a million documents.
+select document.id, collection.name as collection, document.name
+from penstock.collections as collection
+cross join lateral (
+  select id, name from penstock.documents
+  where tenant = :tenant and collection_id = collection.id and name = :whole and state <> 'deleted'
+  union
+  select id, name from penstock.documents
+  where tenant = :tenant and collection_id = collection.id and name = :rest and state <> 'deleted' and collection.name = :collection
+) as document
+where collection.tenant = :tenant and collection.deleted_at is null
+order by document.id limit 5
+
+-- name: packet_of
+-- Whether a document is a packet, and what became of the documents in it.
+select count(*) as documents,
+  count(*) filter (where member.state = 'ready') as ready,
+  count(*) filter (where member.state = 'failed') as failed,
+  count(*) filter (where sourced.member_id is null) as missing
+from penstock.packets as packet
+join penstock.packet_documents as sourced on sourced.version_id = packet.version_id
+left join penstock.documents as member on member.id = sourced.member_id
+where packet.version_id = :version
+group by packet.version_id
+
+-- name: pace
+-- How long the last documents took that are about as large, of those that were prepared without a failure. From the last jobs of
+-- the history, whatever they were: see engine/pace.sql.
+with
+  recent as materialized (
+    select lane, args, extract(epoch from finished_at - (attempts[1]).started_at)::float as seconds
+    from (select * from penstock.job_history order by id desc limit :most::int) as past
+    where outcome = 'done' and failures = 0 and cardinality(attempts) > 0
+  ),
+  alike as (
+    select recent.seconds
+    from (
+      select recent.* from recent
+      join penstock.lanes as lane on lane.id = recent.lane
+      join penstock.jobs as job on job.id = :job
+      join penstock.lanes as its on its.id = job.lane and its.kind = lane.kind and its.queue = lane.queue
+      where recent.seconds >= 0 limit :few::int
+    ) as recent
+    join penstock.versions as version on version.id = (recent.args ->> 'version')::bigint
+    join penstock.blobs as blob on blob.id = version.blob_id
+    order by abs(ln(blob.size + 1) - ln(:size::bigint + 1)) limit :alike::int
+  )
+select count(*) as jobs, percentile_cont(0.5) within group (order by seconds) as usual,
+  percentile_cont(0.9) within group (order by seconds) as long
+from alike

@@ -1,0 +1,92 @@
+"""What `doctor` finds when settings fight: with the machine, with the server, or with those of other workers.
+
+Settings that contradict each other are refused at the start already (settings/model.py). The SQL is in clashes.sql.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+from asyncpg import Record
+
+from penstock.database import Session, statements
+from penstock.engine.wording import listed, span
+from penstock.operations.finding import Finding
+from penstock.settings import Settings
+
+sql = statements(__file__)
+
+SKEW = timedelta(seconds=2)
+
+
+async def examine_clashes(session: Session, settings: Settings) -> list[Finding]:
+    return [
+        *await _examine_clock(session),
+        *_examine_memory(settings),
+        *_examine_timeout(settings, await sql.statement_timeout.value(session)),
+        *_examine_codes(await sql.codes(session)),
+    ]
+
+
+async def _examine_clock(session: Session) -> list[Finding]:
+    """Stored times are the database's, so that nothing breaks; but logs and files of this machine tell another time."""
+    before = time.time()
+    there = float(await sql.clock.value(session))
+    after = time.time()
+    skew = timedelta(seconds=there - (before + after) / 2)
+    if abs(skew) <= SKEW + timedelta(seconds=after - before):
+        return []
+    ahead = "ahead of" if skew > timedelta(0) else "behind"
+    said = (
+        f"The clock of the database is {span(skew)} {ahead} that of this machine: their logs do not fit "
+        "together, and signed links "
+        "of buckets may be refused. Set the one that is wrong."
+    )
+    command = "timedatectl set-ntp true  # on the machine whose clock is wrong"
+    return [Finding("clock-skew", said, command, {"seconds": skew.total_seconds()})]
+
+
+def _examine_memory(settings: Settings) -> Iterator[Finding]:
+    chosen = settings.extraction
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    wanted = chosen.children * int(chosen.memory)
+    if wanted <= there:
+        return
+    said = (
+        f"extraction.children is {chosen.children} and extraction.memory {int(chosen.memory) // 2**20:,} MB: together "
+        f"{wanted // 2**20:,} MB, and this machine has {there // 2**20:,} MB. Large documents at the same time "
+        "would end workers."
+    )
+    fitting = max(1, there // int(chosen.memory))
+    evidence = {"children": chosen.children, "memory": int(chosen.memory), "machine": there}
+    yield Finding("settings-clash", said, f"export PENSTOCK_EXTRACTION__CHILDREN={fitting}  # then restart", evidence)
+
+
+def _examine_timeout(settings: Settings, milliseconds: int) -> Iterator[Finding]:
+    theirs, ours = timedelta(milliseconds=milliseconds), settings.pool.call_timeout
+    if not milliseconds or theirs >= ours:
+        return
+    said = (
+        f"The server ends statements after {span(theirs)} (statement_timeout), and pool.call_timeout is "
+        f"{span(ours)}: long statements "
+        "fail in a way that looks like trouble of the database."
+    )
+    command = (
+        f"export PENSTOCK_POOL__CALL_TIMEOUT={milliseconds}ms  # then restart; or raise statement_timeout of the role"
+    )
+    yield Finding(
+        "settings-clash", said, command, {"statement_timeout": milliseconds, "call_timeout": ours.total_seconds()}
+    )
+
+
+def _examine_codes(rows: list[Record]) -> Iterator[Finding]:
+    """A deploy that has got stuck: a rolling one is over in some minutes."""
+    for row in rows:
+        said = (
+            f"Workers that serve {row['kind']} have had different code or settings for {span(row['since'])} "
+            f"({listed(row['codes'])}): "
+            f"what a job does depends on who takes it. The oldest is {row['name']} on {row['host']}; restart it "
+            "with what the others have."
+        )
+        yield Finding("fleet-mixed", said, f"kill -TERM {row['pid']}", dict(row))

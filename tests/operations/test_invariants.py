@@ -1,0 +1,262 @@
+"""Invariants: each is broken once, and named; a schedule looks, what it finds is kept, and no page walks a large table."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.database import Database
+from penstock.engine import Kind
+from penstock.operations import INVARIANTS, FleetGauges, Inspection, examine, verify
+from penstock.operations.invariants import check_invariants, sql
+from penstock.pipelines import Product
+from penstock.settings import DatabaseUrl
+from tests.documents.stocked import Stock
+from tests.engine.conftest import Shop
+from tests.yard import Yard, anything
+
+JOB = "insert into penstock.jobs (id, lane, args, state, attempt, attempts, {0}) values (7, 1, '{{}}', {1})"
+TRY = "array[row(1, 1, now(), 1, '{0}', null)::penstock.attempt]"
+PAST = (
+    "insert into penstock.job_history (id, lane, outcome, priority, attempt, failures, enqueued_at, "
+    "finished_at, args, attempts) "
+    "values (7, 1, 'done', 0, {0}, 0, penstock.now(), penstock.now(), '{{}}', {1})"
+)
+WORKER = (
+    "insert into penstock.workers (name, host, pid, version, queues, kinds, slots, lease, started_at, connections) "
+    "values ('w', 'h', 1, 'v', '{{}}', '{{}}', 1, '1 hour', penstock.now() - interval '1 hour', {0})"
+)
+COLLECTION = (
+    "insert into penstock.collections (name, model, chunk_size, chunk_overlap, ocr_language, search_language) "
+    "values ('c', 'static', 1000, 100, 'en', 'english')"
+)
+DOCUMENT = (
+    "insert into penstock.documents (id, collection_id, name, state, version_id, live_id, deleted_at, changed_at, parent_id) "
+    "values ({0}, 1, 'd{0}', '{1}', {2}, {3}, {4}, penstock.now() - interval '1 hour', null)"
+)
+VERSION = (
+    "insert into penstock.versions (id, document_id, number, blob_id, chunks, prepared_at) "
+    "values (1, 70, 1, {0}, 2, now())"
+)
+MESSAGE = (
+    "insert into penstock.inbox (id, source, message_id, digest, payload, state, job_id, document_id) "
+    "values (7, 's', 'm', sha256('m'), '{{}}', '{0}', 404, {1})"
+)
+BATCH = "insert into penstock.indexed_batches values (1, 0, 1, 2, '')"
+CHUNKS = "insert into penstock.chunks select 1, n, 1, 0, 1, '', 'x' from generate_series(0, 1) as n"
+READY = [COLLECTION, DOCUMENT.format(70, "ready", 1, 1, "null"), VERSION.format(1)]
+PACKET = "insert into penstock.packets (version_id, document_id, digest) values (1, 70, sha256('p'))"
+MEMBER = "insert into penstock.packet_documents (version_id, place, name, member_id, member_version) values (1, 0, 'm', 71, 2)"
+BLOB = "insert into penstock.blobs (key, digest, size) values ('k', sha256('k'), 1)"
+LANE = "insert into penstock.lanes (queue, kind, share) values ('q', 'k', 's')"
+
+# What breaks each of them, and a part of the sentence that it is told with.
+BROKEN: dict[str, tuple[list[str], str]] = {
+    "job_is_alive_or_over": (
+        [LANE, JOB.format("priority", "'ready', 0, '{}', 0"), PAST.format(1, TRY.format("done"))],
+        "Job 7 is alive and in the history",
+    ),
+    "job_ends_once": ([PAST.format(1, TRY.format("done"))] * 2, "Job 7 is in the history 2 times"),
+    "running_has_an_owner": (
+        [LANE, JOB.format("worker_id, claimed_at", "'running', 1, '{}', 404, now()")],
+        "worker 404 does not exist",
+    ),
+    "later_has_a_due_time": (
+        [LANE, WORKER.format(1), JOB.format("run_at", "'later', 0, '{}', penstock.now() - interval '1 hour'")],
+        "and nobody has made it ready",
+    ),
+    "waiting_has_a_blocker": (
+        [LANE, JOB.format("waits_for", "'waiting', 0, '{}', 404")],
+        "Job 7 waits for fan-out 404",
+    ),
+    "ready_has_a_lane": ([JOB.format("priority", "'ready', 0, '{}', 0")], "lane 1, which does not exist"),
+    "live_attempts_are_counted": (
+        [LANE, JOB.format("priority", "'ready', 3, '{}', 0")],
+        "0 ended tries and the number 3",
+    ),
+    "past_attempts_are_counted": ([PAST.format(3, TRY.format("done"))], "1 ended tries and the number 3"),
+    "only_the_last_attempt_counts": ([PAST.format(1, TRY.format("lost"))], "its tries say: 1 lost"),
+    "unique_job_has_its_key": ([LANE, JOB.format("unique_key", "'ready', 0, '{}', 'ada'")], "without its key ada"),
+    "key_has_its_job": (["insert into penstock.job_keys (key, job_id) values ('ada', 404)"], "held by job 404"),
+    "children_are_counted": (
+        [
+            LANE,
+            JOB.format("priority", "'ready', 0, '{}', 0"),
+            "insert into penstock.fanouts (parent, name, digest, code, total, unfinished) values (7, 'm', '', '', 2, 2)",
+        ],
+        "counts 2 unfinished children, and there are 0",
+    ),
+    "permits_are_within_the_limit": (
+        [
+            WORKER.format(1),
+            "insert into penstock.limits (name, permits) values ('ocr', 1)",
+            "insert into penstock.allotments (limit_name, worker_id, granted, used, waiting, level) "
+            "values ('ocr', 1, 2, 0, 0, 1)",
+        ],
+        "Limit ocr has given 2 permits of 1",
+    ),
+    "schedules_are_unique": (
+        [
+            "insert into penstock.schedules (name, share, rule, timezone, queue, kind, args, missed, overlap, origin) "
+            f"values ('{name}', 's', 'every 1h', 'UTC', 'q', 'clean', '{{}}', 'one', 'skip', 'api')"
+            for name in ("old", "new")
+        ],
+        "The schedules new, old of the share s do the same: clean",
+    ),
+    "connections_are_within_the_budget": ([WORKER.format(10_000)], "may open 10000 connections"),
+    "queued_document_has_a_job": (
+        [COLLECTION, DOCUMENT.format(70, "queued", 1, "null", "null")],
+        "Document 70 (d70) is queued",
+    ),
+    "live_version_is_indexed": ([*READY, BATCH, BLOB], "has 2 chunks: 0 rows of them, 2 in the postings"),
+    "live_version_is_embedded": ([*READY, BATCH, CHUNKS, BLOB], "has 2 chunks and 0 vectors of the model static"),
+    "version_has_its_bytes": ([VERSION.format(404)], "names bytes that are being removed"),
+    "accepted_document_is_somewhere": (
+        ["insert into penstock.events (collection_id, document_id, event) values (1, 404, 'accepted')"],
+        "Document 404 was accepted at",
+    ),
+    "deleted_document_is_in_line": (
+        [COLLECTION, DOCUMENT.format(70, "deleted", 1, "null", "now()")],
+        "neither waits for its removal nor has a receipt",
+    ),
+    "members_follow_their_packet": (
+        [*READY, DOCUMENT.format(71, "queued", 2, "null", "null"), PACKET, MEMBER],
+        "its member 71 (d71) is queued, and belongs to something else",
+    ),
+    "taken_message_has_its_document": (
+        [MESSAGE.format("taken", 404)],
+        "was taken as document 404, which does not exist",
+    ),
+    "waiting_message_has_a_job": ([MESSAGE.format("waiting", "null")], "waits, and its job 404 is over"),
+}
+
+
+async def break_it(database: Database, statements: list[str]) -> None:
+    async with database.pool.transaction() as tx:
+        await tx.execute("set local session_replication_role = replica")  # triggers and keys would keep us from it
+        for statement in statements:
+            await tx.execute(statement)
+
+
+def test_each_has_a_number_and_a_test() -> None:
+    assert [invariant.number for invariant in INVARIANTS] == list(range(1, len(INVARIANTS) + 1))
+    assert BROKEN.keys() == {invariant.name for invariant in INVARIANTS}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_it_is_noticed(database: Database, name: str) -> None:
+    statements, told = BROKEN[name]
+    await break_it(database, statements)
+    broken = {verdict.invariant.name: verdict for verdict in await verify(database) if verdict.violations}
+    assert name in broken, broken
+    assert told in broken[name].shown[0]
+    run = await check_invariants(database)
+    assert run[broken[name].invariant.number]["violations"] == 1
+
+
+async def test_nothing_is_broken_by_ordinary_work(stock: Stock) -> None:
+    await stock.add("a.txt")
+    await stock.office.add("b.txt", b"b")
+    assert [verdict.shown for verdict in await verify(stock.database) if verdict.violations] == []
+
+
+async def test_what_is_found_is_kept_until_it_is_mended(yard: Yard) -> None:
+    await yard.worker()
+    assert (await yard.ask("invariants"))["hold"]
+    await yard.run("insert into penstock.job_keys (key, job_id) values ('ada', 404)")
+    code, said = await yard.penstock("invariants")
+    assert (code, "11  A key that is held is held by a live job." in said, "held by job 404" in said) == (
+        1,
+        True,
+        True,
+    ), said
+    text = (await FleetGauges(yard.client.database).render()).decode()
+    assert 'penstock_invariant_violations{number="11"} 1.0' in text
+    assert 'penstock_invariant_violations{number="12"} 0.0' in text
+    assert "invariant-" not in text
+    [finding] = await examine(yard.client.settings)
+    assert (finding.name, finding.command, finding.evidence["number"]) == (
+        "invariant-violated",
+        "penstock invariants",
+        11,
+    )
+    assert finding.sentence.startswith("Invariant 11 is violated by 1 row: A key that is held is held by a live job.")
+    await yard.run("delete from penstock.job_keys")
+    assert (await yard.penstock(*finding.command.split()[1:]))[0] == 0
+    assert await examine(yard.client.settings) == []
+
+
+async def test_nobody_looks(yard: Yard) -> None:
+    """Only while somebody is there who could; a run of the schedule ends it."""
+    await Shop(yard.client.database).worker(Kind("check_invariants", anything, "upkeep"))
+    await yard.run("update penstock.workers set started_at = started_at - interval '2 hours'")
+    [finding] = [one for one in await examine(yard.client.settings) if one.name == "invariants-stale"]
+    assert finding.command == "penstock schedule run check-invariants"
+    await check_invariants(yard.client.database)
+    assert not [one for one in await examine(yard.client.settings) if one.name == "invariants-stale"]
+
+
+async def test_a_worker_of_the_product_looks(database_url: DatabaseUrl, tmp_path: Path) -> None:
+    async with Product(database_url=database_url, home=tmp_path, pool={"size": 4}) as product:
+        Inspection(product.app)
+        assert product.app.schedules["check-invariants", "_system"].rule == "every 10m"
+        number = await product.app.enqueue(product.app.kinds["check_invariants"]())
+        working = asyncio.create_task(product.app.work(concurrency={"upkeep": 1}))
+        done = await product.app.result(number, timeout="20s")
+        working.cancel()
+        await asyncio.wait([working])
+    assert set(done) == {str(invariant.number) for invariant in INVARIANTS}
+
+
+# -- plans ----------------------------------------------------------------------------------------------------------------
+
+LARGE = {
+    *("jobs", "documents", "versions", "blobs", "chunks", "indexed_batches", "events", "inbox", "job_keys", "removals"),
+    *("receipts", "hidden_versions"),
+}
+
+
+@pytest.mark.parametrize("statistics", ["none", "fresh"])
+async def test_no_page_walks_through_a_large_table(stock: Stock, statistics: str) -> None:
+    from tests.documents.test_reconcile_plans import FILL
+
+    async with stock.database.pool.transaction() as tx:
+        await tx.execute("set local session_replication_role = replica")
+        await tx.execute(FILL)
+        await tx.execute(
+            "insert into penstock.job_history (id, lane, outcome, priority, attempt, failures, enqueued_at, finished_at, args, "
+            "attempts) select n, 1, 'done', 0, 0, 0, now(), now(), '{}', '{}' from generate_series(50000, 60000) as n"
+        )
+        await tx.execute(
+            "insert into penstock.inbox (id, source, message_id, digest, payload, job_id) "
+            "select n, 's', n::text, sha256('m'), '{}', n from generate_series(1, 4000) as n"
+        )
+        await tx.execute("insert into penstock.job_keys select n::text, n from generate_series(1, 4000) as n")
+        await tx.execute(
+            "insert into penstock.events (collection_id, document_id, event) select 1, n, 'accepted' from "
+            "generate_series(1, 9000) n"
+        )
+    if statistics == "fresh":
+        await stock.run("analyze")
+    for invariant in INVARIANTS:
+        statement = getattr(sql, invariant.name)
+        if invariant.over and "model" not in statement.parameters and invariant.over != "keys":
+            await assert_bounded(stock, statement.arguments({"ids": [3000, 3001, 3002]}), statement.text)
+        if invariant.over:
+            page = getattr(sql, f"page_{invariant.over}")
+            values = {"after": "1" if invariant.over == "keys" else 2000, "most": 50, "chunks": 1000}
+            wanted = {name: values[name] for name in page.parameters}
+            await assert_bounded(stock, page.arguments(wanted), page.text)
+
+
+async def assert_bounded(stock: Stock, arguments: list[Any], text: str) -> None:
+    [row] = await stock.run(f"explain (format json) {text}", *arguments)
+    for node in _nodes(json.loads(row[0])[0]["Plan"]):
+        walks = node["Node Type"] in {"Seq Scan", "Bitmap Heap Scan"} and "Index Cond" not in str(node)
+        assert not (walks and node.get("Relation Name") in LARGE), (text[:200], node)
+
+
+def _nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    return [plan, *(inner for child in plan.get("Plans", ()) for inner in _nodes(child))]
