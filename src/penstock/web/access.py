@@ -36,7 +36,9 @@ ALWAYS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-OPEN = {"/health/live", "/health/ready", "/api/session"}  # for everybody: what a probe asks, and signing in and out
+# For everybody: what a probe asks, signing in and out, and what a page looks like.
+OPEN = {"/health/live", "/health/ready", "/api/session", "/sign-in", "/sign-out"}
+OPEN_BELOW = "/static/"
 HARMLESS = {"GET", "HEAD", "OPTIONS"}
 CONTENT = re.compile(r"/api/documents/(\d{1,18})/content")
 PRINCIPAL = "penstock.principal"  # in the scope of a request
@@ -74,7 +76,7 @@ class Gate:
         self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN:
+        if scope["type"] != "http" or is_open(scope["path"]):
             await self._app(scope, receive, send)
             return
         try:
@@ -150,6 +152,11 @@ class Door:
             raise NotAllowed(f"The request comes from a page of another site ({origin}), which may not use this API.")
         if unknown:
             raise NotAllowed("The request comes from a page of another site, which may not use this API.")
+
+
+def is_open(path: str) -> bool:
+    """Whether an address is for everybody."""
+    return path in OPEN or path.startswith(OPEN_BELOW)
 
 
 def _link(scope: Scope) -> tuple[int, str, str] | None:

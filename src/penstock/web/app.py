@@ -1,4 +1,4 @@
-"""The HTTP application: routes by noun, over one open product."""
+"""The HTTP application: routes by noun, and pages, over one open product."""
 
 from fastapi import FastAPI
 
@@ -10,11 +10,13 @@ from penstock.web import (
     deletion,
     documents,
     downloads,
+    engine,
     events,
     health,
     images,
     keys,
     packets,
+    pages,
     search,
     sessions,
     status,
@@ -23,6 +25,7 @@ from penstock.web import (
 from penstock.web.access import Door, Gate, Guarded
 from penstock.web.bodies import Bodies
 from penstock.web.caller import check_declared
+from penstock.web.pages.overview import Glances
 from penstock.web.problems import handle_problems
 from penstock.web.rates import Addresses, Rates
 
@@ -43,6 +46,7 @@ def make_app(product: Product) -> FastAPI:
     app.state.database = product.app.database
     app.state.door = Door(product.app.database, product.settings.api)
     app.state.gauges = FleetGauges(product.app.database)
+    app.state.glances = Glances()
     app.state.changes = events.Changes(product.app.database)
     for part in (
         collections,
@@ -53,6 +57,7 @@ def make_app(product: Product) -> FastAPI:
         images,
         packets,
         search,
+        engine,
         events,
         status,
         keys,
@@ -61,11 +66,14 @@ def make_app(product: Product) -> FastAPI:
     ):
         app.include_router(part.routes)
     app.include_router(documents.named)
+    for router in pages.ROUTERS:
+        app.include_router(router)
     # From the inside to the outside. Whoever refuses does so inside of Bodies, which lets the client hear it in the middle of
     # an upload.
     app.add_middleware(Rates, rates=product.settings.rates)
     app.add_middleware(Gate, door=app.state.door)
     app.add_middleware(Addresses, rates=product.settings.rates)
+    app.add_middleware(pages.Readable)
     app.add_middleware(Guarded)
     app.add_middleware(Bodies)
     handle_problems(app)

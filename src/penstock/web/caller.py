@@ -18,7 +18,7 @@ from penstock.documents import Collection, list_collections
 from penstock.engine import Penstock
 from penstock.errors import BadValue, NotAllowed
 from penstock.pipelines import Product
-from penstock.web.access import OPEN, PRINCIPAL
+from penstock.web.access import PRINCIPAL, is_open
 
 MOST_COLLECTIONS = 1000
 
@@ -87,7 +87,8 @@ def check_declared(app: FastAPI) -> None:
     """A route that does not say who may use it must not be served, nor one that cannot say it."""
     for route in _routes(app.routes):
         path = getattr(route, "path", type(route).__name__)
-        if path not in {*OPEN, app.openapi_url} and not (isinstance(route, APIRoute) and _declares(route.dependant)):
+        declared = is_open(path) or path == app.openapi_url
+        if not declared and not (isinstance(route, APIRoute) and _declares(route.dependant)):
             raise TypeError(f"{path} does not say which scope it needs: give it Reads, Writes or Admins.")
 
 

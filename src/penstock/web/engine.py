@@ -1,0 +1,3 @@
+from fastapi import APIRouter
+
+routes = APIRouter(prefix="/api", tags=["engine"])

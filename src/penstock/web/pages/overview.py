@@ -1,0 +1,137 @@
+"""`/`: is it working? What is wrong in sentences, what was done in the last hour and day, what waits, and who works.
+
+It asks for nothing that grows with the number of documents. What all viewers of a tenant see alike is read once a second; what
+the doctor says is at most some seconds old, and nobody waits for it.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from asyncpg import Record
+from fastapi import APIRouter, Request, Response
+
+from penstock.database.tenancy import everybody
+from penstock.documents import Browse, Bucket, Document, browse, counts, read_minutes, waiting_now
+from penstock.documents.minutes import Waiting
+from penstock.engine.fleet import sql as fleet_sql
+from penstock.engine.wording import counted
+from penstock.operations.doctor import examine_session
+from penstock.operations.finding import Finding
+from penstock.web.caller import Caller, Reads
+from penstock.web.pages.charts import Column
+from penstock.web.pages.kept import Kept
+from penstock.web.pages.look import show
+from penstock.web.pages.viewing import seen_by
+
+routes = APIRouter(include_in_schema=False)
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+MINUTE, QUARTER = timedelta(minutes=1), timedelta(minutes=15)
+FAILURES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What the viewers of a tenant see."""
+
+    statuses: dict[str, int]
+    hour: list[Bucket]
+    day: list[Bucket]
+    waiting: list[Waiting]
+    failures: list[Document]
+    collections: int
+
+
+@dataclass(frozen=True, slots=True)
+class FleetGlance:
+    """What is told only to who runs the fleet."""
+
+    findings: list[Finding]
+    workers: list[dict[str, Any]]
+
+
+class Glances:
+    """For all viewers of this process."""
+
+    def __init__(self) -> None:
+        self.tenants: Kept[Glance] = Kept(1.0)
+        self.fleet: Kept[FleetGlance] = Kept(2.0, stale=60.0)
+
+
+@routes.get("/", response_class=Response)
+async def show_overview(caller: Reads, request: Request) -> Response:
+    """Is it working?"""
+    glances: Glances = request.app.state.glances
+    principal = caller.principal
+    glance = await glances.tenants.get((principal.tenant, principal.collections), partial(_look, caller))
+    fleet = await glances.fleet.get("fleet", partial(look_at_fleet, caller)) if caller.runs_fleet else None
+    return show(
+        request,
+        caller,
+        "overview.html",
+        glance=glance,
+        fleet=fleet,
+        problems=[each for each in fleet.findings if not each.note] if fleet else [],
+        notes=[each for each in fleet.findings if each.note] if fleet else [],
+        hour=_columns(glance.hour, MINUTE),
+        day=_columns(glance.day, QUARTER),
+        ages=_ages(glance.hour),
+    )
+
+
+async def _look(caller: Caller) -> Glance:
+    database, tenant, seen = caller.app.database, caller.tenant, await seen_by(caller)
+    collections = await caller.collections()
+    if seen is None:
+        statuses = await counts(caller.app, tenant=tenant)
+    else:
+        each = [await counts(caller.app, one.name, tenant=tenant) for one in collections]
+        statuses = {
+            state: sum(one[state] for one in each) for state in ("queued", "processing", "ready", "failed", "deleted")
+        }
+    failed = await browse(caller.app, Browse(collections=seen, status="failed"), most=FAILURES, tenant=tenant)
+    return Glance(
+        statuses,
+        await read_minutes(database, span=HOUR, step=MINUTE, tenant=tenant, collections=seen),
+        await read_minutes(database, span=DAY, step=QUARTER, tenant=tenant, collections=seen),
+        await waiting_now(database, tenant=tenant, collections=seen),
+        failed.documents,
+        len(collections),
+    )
+
+
+async def look_at_fleet(caller: Caller) -> FleetGlance:
+    """What is wrong, and who works. Of all tenants: the work is everybody's."""
+    app = caller.app
+    with everybody():
+        async with app.database.pool.session() as session:
+            findings = await examine_session(session, app.settings, pooled=app.database.reached.address.pooled)
+            workers = await fleet_sql.workers(session, gone_within=timedelta(0))
+    return FleetGlance(findings, [describe_worker(each) for each in workers])
+
+
+def describe_worker(row: Record) -> dict[str, Any]:
+    """A worker, for a page."""
+    return {**row, "load": json.loads(row["load"]), "silent": row["silent_for"] > row["lease"]}
+
+
+def _columns(buckets: list[Bucket], step: timedelta) -> list[Column]:
+    return [
+        Column(
+            (("ready", each.ready), ("failed", each.failed)),
+            f"{each.at:%H:%M}–{each.at + step:%H:%M} UTC: {counted(each.ready, 'document')} ready, {each.failed:,} failed, "
+            f"{each.accepted:,} accepted",
+        )
+        for each in buckets
+    ]
+
+
+def _ages(buckets: list[Bucket]) -> tuple[list[float], list[str]]:
+    values = [each.oldest for each in buckets]
+    words = [
+        f"{each.at:%H:%M} UTC: the oldest waited {each.oldest:,.0f} s, {each.waiting:,} waited" for each in buckets
+    ]
+    return values, words
