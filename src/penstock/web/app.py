@@ -6,12 +6,14 @@ from penstock import __version__
 from penstock.operations import FleetGauges
 from penstock.pipelines import Product
 from penstock.web import (
+    arriving,
     collections,
     deletion,
     documents,
     downloads,
     engine,
     events,
+    fleet,
     health,
     images,
     keys,
@@ -58,6 +60,8 @@ def make_app(product: Product) -> FastAPI:
         packets,
         search,
         engine,
+        fleet,
+        arriving,
         events,
         status,
         keys,

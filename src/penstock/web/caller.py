@@ -57,6 +57,10 @@ class Caller:
         """Whether it may know of workers and of others' jobs: those are the business of the tenant that is there first."""
         return self.tenant == "default" and self.principal.collections is None
 
+    def needs_fleet(self) -> None:
+        if not self.runs_fleet:
+            raise NotAllowed("This is about everybody's work: use a key of the tenant `default` for all collections.")
+
     async def collections(self) -> list[Collection]:
         """Those that it may see."""
         found = await list_collections(self.app, most=MOST_COLLECTIONS, tenant=self.tenant)

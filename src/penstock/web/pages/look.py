@@ -4,6 +4,7 @@ Everything that is put into a page is escaped, and no script or style is written
 not let either run.
 """
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -77,7 +78,18 @@ def templates() -> Environment:
         auto_reload=False,
     )
     made.filters.update(
-        num=number, short=short, size=size, ago=ago, at=at, span=length, took=took, seg=segment, type=kind
+        num=number,
+        short=short,
+        size=size,
+        ago=ago,
+        at=at,
+        span=length,
+        took=took,
+        seg=segment,
+        type=kind,
+        pretty=pretty,
+        reason=reason,
+        cause=cause,
     )
     made.globals.update(asset=address_of, counted=counted, query=query, version=__version__, charts=charts)
     return made
@@ -168,6 +180,21 @@ KINDS = {
     "image/jpeg": "JPEG",
     "image/tiff": "TIFF",
 }
+
+
+def pretty(value: Any) -> str:
+    """JSON as a person reads it."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def reason(error: Mapping[str, Any] | None) -> str:
+    """The sentence of a failure."""
+    return str((error or {}).get("message") or "")
+
+
+def cause(error: Mapping[str, Any] | None) -> str:
+    """Its name."""
+    return str((error or {}).get("type") or (error or {}).get("class") or "")
 
 
 def segment(text: str) -> str:

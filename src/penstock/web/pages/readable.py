@@ -31,9 +31,11 @@ class Readable:
             return
         begun: Message | None = None
         body = bytearray()
+        begun_at_all = False
 
         async def send_readable(message: Message) -> None:
-            nonlocal begun
+            nonlocal begun, begun_at_all
+            begun_at_all = True
             if message["type"] == "http.response.start" and _is_problem(message):
                 begun = message
             elif begun is None:
@@ -43,7 +45,14 @@ class Readable:
                 if not message.get("more_body", False):
                     await _answer(scope, begun, bytes(body))(scope, receive, send)
 
-        await self._app(scope, receive, send_readable)
+        try:
+            await self._app(scope, receive, send_readable)
+        except Exception:  # who is outside of us logs it, and would answer in JSON
+            if not begun_at_all:
+                detail = "Something went wrong inside of Penstock. Its log has the details."
+                problem = {"title": "Internal Server Error", "status": 500, "detail": detail}
+                await show(Request(scope), None, "problem.html", status=500, problem=problem)(scope, receive, send)
+            raise
 
 
 def _is_browser(scope: Scope) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from penstock.documents import Collection
-from penstock.errors import NotAllowed, NotFound
+from penstock.errors import NotFound
 from penstock.web.caller import Caller
 
 
@@ -20,9 +20,3 @@ def choose(collections: Sequence[Collection], name: str) -> Collection | None:
         if each.name == name:
             return each
     raise NotFound(f"There is no collection {name}: see the list for those that there are.")
-
-
-def needs_fleet(caller: Caller) -> None:
-    """Workers and jobs are everybody's: they are shown to who runs them."""
-    if not caller.runs_fleet:
-        raise NotAllowed("This page is about everybody's work: use a key of the tenant `default` for all collections.")
