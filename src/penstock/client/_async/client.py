@@ -7,6 +7,9 @@ from typing import Any, Self
 
 from penstock.client._async.collections import AsyncCollections
 from penstock.client._async.documents import AsyncDocuments
+from penstock.client._async.fleet import AsyncFleet
+from penstock.client._async.inbox import AsyncInbox
+from penstock.client._async.jobs import AsyncJobs
 from penstock.client._async.keys import AsyncKeys
 from penstock.client._async.packets import AsyncPackets
 from penstock.client._async.wire import AsyncWire
@@ -41,6 +44,9 @@ class AsyncClient:
         self.documents = AsyncDocuments(self._wire)
         self.packets = AsyncPackets(self._wire)
         self.keys = AsyncKeys(self._wire)
+        self.jobs = AsyncJobs(self._wire)
+        self.fleet = AsyncFleet(self._wire)
+        self.inbox = AsyncInbox(self._wire)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._wire.address.url!r})"

@@ -78,6 +78,7 @@ async def show_document(
         if document.status != "deleted"
         else [],
         members=members,
+        restorable=bool(app.settings.documents.restore_within),
         packet=packets.get(id),
     )
 
