@@ -1,4 +1,4 @@
-"""`python -m benchmarks engine|documents|life|parts [--rounds N] [--quick] [--json FILE] [--only NAME]`."""
+"""`python -m benchmarks engine|documents|life|parts|dashboard [--rounds N] [--quick] [--json FILE] [--only NAME]`."""
 
 import argparse
 import asyncio
@@ -6,16 +6,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import documents, engine, life, parts
+from benchmarks import dashboard, documents, engine, life, parts
 from benchmarks.stage import Scale
 from benchmarks.suite import run
 
-EVERY = engine.MEASURES | engine.FLOW | documents.MEASURES | life.MEASURES | parts.MEASURES
+EVERY = engine.MEASURES | engine.FLOW | documents.MEASURES | life.MEASURES | parts.MEASURES | dashboard.MEASURES
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev bench", description="Measure side by side; medians of rounds.")
-    parser.add_argument("what", choices=["engine", "documents", "life", "parts"])
+    parser.add_argument("what", choices=["engine", "documents", "life", "parts", "dashboard"])
     parser.add_argument("--rounds", type=int, help="rounds of each measure, interleaved (default 5; quick: 2)")
     parser.add_argument("--quick", action="store_true", help="under three minutes: fewer rounds, a tenth of the rows")
     parser.add_argument(
@@ -38,6 +38,7 @@ def main() -> int:
         "documents": documents.MEASURES,
         "life": life.MEASURES,
         "parts": parts.MEASURES,
+        "dashboard": dashboard.MEASURES,
     }[given.what]
     asyncio.run(run(scale, {name: EVERY[name] for name in given.only or usual}, given.json))
     return 0

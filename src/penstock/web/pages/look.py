@@ -53,6 +53,7 @@ def show(request: Request, caller: Caller | None, template: str, *, status: int 
         .render(
             viewer=caller,
             path=request.url.path,
+            live=request.method == "GET",  # what a form has answered cannot be asked for again
             nav=[each[:3] for each in NAV if caller is not None and (caller.runs_fleet or not each[3])],
             said=SAID.get(request.query_params.get("did", "")),
             **facts,
