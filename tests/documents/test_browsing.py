@@ -64,7 +64,7 @@ async def test_browse_by_each_condition(many: Penstock) -> None:
 
 
 async def test_a_page_ends_where_enough_was_looked_through(many: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browsing, "WINDOW", 30)
+    monkeypatch.setattr(browsing, "WINDOWS", (30,))
     page = await browse(many, Browse(name="report 5.txt"))
-    assert ([each.id for each in page.documents], page.looked_through, page.next) == ([], 30, 1071)
+    assert ([each.id for each in page.documents], page.looked_through, page.next) == ([], 29, 1072)
     assert await numbers(many, name="report 5.txt") == [5]

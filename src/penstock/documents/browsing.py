@@ -17,7 +17,7 @@ from penstock.errors import BadValue
 
 sql = statements(__file__)
 
-WINDOW = 20_000  # documents that one question looks through
+WINDOWS = (500, 10_000)  # documents that one question looks through: few, and if that was not enough, many
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,15 @@ async def _by_index(app: Penstock, wanted: Browse, where: dict[str, Any], most: 
 
 
 async def _look_through(app: Penstock, wanted: Browse, where: dict[str, Any], most: int) -> Browsed:
+    page = Browsed([], None)
+    for window in WINDOWS:
+        page = await _look_at(app, wanted, where, most, window)
+        if page.looked_through is None:  # it is full, or there are no more
+            break
+    return page
+
+
+async def _look_at(app: Penstock, wanted: Browse, where: dict[str, Any], most: int, window: int) -> Browsed:
     statement = partial(
         sql.look_through.first,
         state="queued" if wanted.status == "processing" else wanted.status,
@@ -77,7 +86,7 @@ async def _look_through(app: Penstock, wanted: Browse, where: dict[str, Any], mo
         media_type=wanted.media_type,
         since=wanted.since,
         until=wanted.until,
-        window=WINDOW,
+        window=window,
         **where,
     )
     row = await app.database.pool.repeat(statement)
@@ -89,7 +98,7 @@ async def _look_through(app: Penstock, wanted: Browse, where: dict[str, Any], mo
     if len(row["ids"]) > most:
         return Browsed(found, row["ids"][most - 1])
     too_old = wanted.since is not None and row["oldest"] is not None and row["oldest"] < wanted.since
-    if row["looked"] < WINDOW or too_old:
+    if not row["last"] or too_old:
         return Browsed(found, None)
     return Browsed(found, row["last"], looked_through=row["looked"])
 

@@ -38,20 +38,33 @@ where document.id = any (array(select id from page)) and document.tenant = :tena
 order by document.id desc
 
 -- name: look_through
--- For conditions that no index has: looks at so many documents before a number, and says how far it came.
+-- For conditions that no index has: looks at so many documents before a number, and says how far it came: below `last` nothing was
+-- looked at; 0 is the end. Each collection gives its part; where one has more, the others are not looked at below that either.
 with
-  looked as materialized (
-    select page.id, page.name, page.state, page.media_type, page.created_at
-    from penstock.collections as collection
+  wanted as materialized (
+    select id from penstock.collections
+    where tenant = :tenant and deleted_at is null and (:collections::int[] is null or id = any (:collections::int[]))
+  ),
+  part as materialized (
+    select greatest(10, :window::int / greatest(1, (select count(*) from wanted)))::int as size
+  ),
+  taken as materialized (
+    select wanted.id as collection_id, page.id, page.name, page.state, page.media_type, page.created_at
+    from wanted
     cross join lateral (
       select document.id, document.name, document.state, document.media_type, document.created_at
       from penstock.documents as document
-      where document.collection_id = collection.id and document.id < :before
-      order by document.id desc limit :window
+      where document.collection_id = wanted.id and document.id < :before
+      order by document.id desc limit (select size from part)
     ) as page
-    where collection.tenant = :tenant and collection.deleted_at is null
-      and (:collections::int[] is null or collection.id = any (:collections::int[]))
-    order by page.id desc limit :window
+  ),
+  reached as materialized (
+    select coalesce(max(lowest), 0) as last from (
+      select min(id) as lowest from taken group by collection_id having count(*) >= (select size from part)
+    ) as full_part
+  ),
+  looked as materialized (
+    select * from taken where id >= (select last from reached)
   ),
   matching as (
     select id from looked
@@ -62,8 +75,8 @@ with
       and (:until::timestamptz is null or created_at < :until)
     order by id desc limit :most
   )
-select array(select id from matching order by id desc) as ids, count(*)::int as looked, min(id) as last, min(created_at) as oldest
-from looked
+select array(select id from matching order by id desc) as ids, (select count(*) from looked)::int as looked,
+  (select last from reached) as last, (select min(created_at) from looked) as oldest
 
 -- name: at_number
 -- When the first document from a number on came.

@@ -6,7 +6,7 @@ themselves, so that a chart is never behind. The SQL is in minutes.sql.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from penstock.database import Database, Session, statements
@@ -70,11 +70,15 @@ async def read_minutes(
     asked = None if collections is None else list(collections)
 
     async def read(session: Session) -> tuple[datetime, dict[datetime, Bucket]]:
-        now: datetime = await sql.database_now.value(session)
         if not await sql.has_minutes.value(session):
-            return now, {}
-        rows = await sql.read_minutes(session, span=span, step=step, tenant=tenant, collections=asked, most=TAIL)
-        return now, {row["at"]: Bucket(**row) for row in rows}
+            return datetime.now(UTC), {}
+        mark = await sql.read_mark.first(session)
+        assert mark is not None  # noqa: S101  it has always one row
+        event, since = mark["event"] or 0, mark["since"] or mark["now"] - span
+        rows = await sql.read_minutes(
+            session, span=span, step=step, tenant=tenant, collections=asked, event=event, since=since, most=TAIL
+        )
+        return mark["now"], {row["at"]: Bucket(**row) for row in rows}
 
     now, found = await database.pool.repeat(read)
     last = now - (now - datetime(2000, 1, 1, tzinfo=now.tzinfo)) % step

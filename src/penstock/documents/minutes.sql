@@ -74,10 +74,13 @@ with old as (
 )
 delete from penstock.minutes where ctid = any (array(select ctid from old))
 
+-- name: read_mark
+-- Asked by itself: under row-level security, a number that a subquery gives is compared with each event, and not with the index.
+select event, since, penstock.now() as now from (select) as one left join penstock.minutes_mark on true
+
 -- name: read_minutes
 -- What was counted, and behind the mark what has happened since, up to a bound.
 with
-  mark as materialized (select event, since from penstock.minutes_mark),
   counted as (
     select minute, accepted, ready, failed, waiting, oldest
     from penstock.minutes
@@ -86,21 +89,18 @@ with
   ),
   fresh as (
     select at, event from penstock.events
-    where id >= coalesce((select event from mark), 0) and tenant = :tenant
+    where id >= :event::bigint and tenant = :tenant
       and (:collections::int[] is null or collection_id = any (:collections::int[]))
     order by id desc limit :most::int
   ),
   every as (
-    select minute, accepted, ready, failed, waiting, oldest from counted
-    where minute < coalesce((select since from mark), '-infinity')
+    select minute, accepted, ready, failed, waiting, oldest from counted where minute < :since::timestamptz
     union all
-    select minute, 0, 0, 0, waiting, oldest from counted
-    where minute >= coalesce((select since from mark), '-infinity') and waiting > 0
+    select minute, 0, 0, 0, waiting, oldest from counted where minute >= :since::timestamptz and waiting > 0
     union all
     select date_trunc('minute', at),
       (event in ('accepted', 'replaced'))::int, (event = 'ready')::int, (event in ('failed', 'cancelled', 'discarded'))::int, 0, 0
-    from fresh
-    where at >= coalesce((select since from mark), penstock.now() - :span::interval)
+    from fresh where at >= :since::timestamptz and at >= penstock.now() - :span::interval
   )
 select date_bin(:step::interval, minute, timestamptz '2000-01-01') as at, sum(accepted)::int as accepted, sum(ready)::int as ready,
   sum(failed)::int as failed, max(oldest)::real as oldest, max(waiting)::int as waiting
@@ -122,6 +122,3 @@ cross join lateral (
 where collection.tenant = :tenant and collection.deleted_at is null
   and (:collections::int[] is null or collection.id = any (:collections::int[]))
 order by few.count desc, collection.name limit 100
-
--- name: database_now
-select penstock.now()

@@ -13,6 +13,7 @@ sql = statements(__file__)
 
 MOST_LANES = 200
 MOST_ROWS = 10_000  # per lane and band
+MOST_COUNTED = 100_000  # jobs in one state
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,12 @@ async def waiting_lanes(session: Session) -> list[Waiting]:
     """The lanes with ready jobs, oldest first; bounded in lanes and in what is counted in each."""
     rows = await sql.waiting_lanes(session, most_lanes=MOST_LANES, most_rows=MOST_ROWS)
     return [Waiting(**row) for row in rows]
+
+
+async def count_states(session: Session) -> dict[str, int]:
+    """Live jobs by state, counted to a bound."""
+    row = await sql.count_states.first(session, most=MOST_COUNTED)
+    return dict(row) if row is not None else {}
 
 
 async def count_workers(session: Session) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
-from penstock.operations.status import sql as status_sql
+from penstock.engine.census import MOST_COUNTED, count_states
 from penstock.web import engine
 from penstock.web.caller import Admins, Reads
 from penstock.web.pages.look import back, show
@@ -14,7 +14,6 @@ routes = APIRouter(prefix="/jobs", include_in_schema=False)
 
 PAGE = 50
 MOST_CAUSES = 50
-STATES = ("ready", "later", "running", "waiting", "dead")
 Text = Annotated[str, Form(max_length=500)]
 
 
@@ -29,13 +28,13 @@ async def list_jobs(
 ) -> Response:
     """The queue."""
     caller.needs_fleet()
-    counted = await caller.app.database.pool.repeat(lambda session: status_sql.count_jobs(session, share=None))
     found = await engine.list_jobs(caller, state=state or None, kind=kind or None, after=after, limit=PAGE)
     return show(
         request,
         caller,
         "jobs.html",
-        states={name: next((row["count"] for row in counted if row["state"] == name), 0) for name in STATES},
+        states=await caller.app.database.pool.repeat(count_states),
+        most_counted=MOST_COUNTED,
         lanes=await engine.list_lanes(caller),
         pauses=await engine.list_pauses(caller),
         causes=await engine.list_causes(caller, limit=MOST_CAUSES),

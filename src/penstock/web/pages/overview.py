@@ -39,7 +39,6 @@ class Glance:
 
     statuses: dict[str, int]
     hour: list[Bucket]
-    day: list[Bucket]
     waiting: list[Waiting]
     failures: list[Document]
     collections: int
@@ -58,6 +57,7 @@ class Glances:
 
     def __init__(self) -> None:
         self.tenants: Kept[Glance] = Kept(1.0)
+        self.days: Kept[list[Bucket]] = Kept(10.0, stale=600.0)  # its columns are of fifteen minutes
         self.fleet: Kept[FleetGlance] = Kept(2.0, stale=60.0)
 
 
@@ -65,8 +65,9 @@ class Glances:
 async def show_overview(caller: Reads, request: Request) -> Response:
     """Is it working?"""
     glances: Glances = request.app.state.glances
-    principal = caller.principal
-    glance = await glances.tenants.get((principal.tenant, principal.collections), partial(_look, caller))
+    viewer = (caller.principal.tenant, caller.principal.collections)
+    glance = await glances.tenants.get(viewer, partial(_look, caller))
+    day = await glances.days.get(viewer, partial(_look_back, caller))
     fleet = await glances.fleet.get("fleet", partial(look_at_fleet, caller)) if caller.runs_fleet else None
     return show(
         request,
@@ -77,7 +78,8 @@ async def show_overview(caller: Reads, request: Request) -> Response:
         problems=[each for each in fleet.findings if not each.note] if fleet else [],
         notes=[each for each in fleet.findings if each.note] if fleet else [],
         hour=_columns(glance.hour, MINUTE),
-        day=_columns(glance.day, QUARTER),
+        quarters=day,
+        day=_columns(day, QUARTER),
         ages=_ages(glance.hour),
     )
 
@@ -96,11 +98,15 @@ async def _look(caller: Caller) -> Glance:
     return Glance(
         statuses,
         await read_minutes(database, span=HOUR, step=MINUTE, tenant=tenant, collections=seen),
-        await read_minutes(database, span=DAY, step=QUARTER, tenant=tenant, collections=seen),
         await waiting_now(database, tenant=tenant, collections=seen),
         failed.documents,
         len(collections),
     )
+
+
+async def _look_back(caller: Caller) -> list[Bucket]:
+    seen = await seen_by(caller)
+    return await read_minutes(caller.app.database, span=DAY, step=QUARTER, tenant=caller.tenant, collections=seen)
 
 
 async def look_at_fleet(caller: Caller) -> FleetGlance:
