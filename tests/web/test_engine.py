@@ -98,13 +98,13 @@ async def test_pauses(stage: Stage) -> None:
 
 async def test_schedules_and_workers(stage: Stage) -> None:
     async with stage.api.working():
-        [worker] = await ask(stage, "GET", "/api/workers")
-        assert (worker["status"], worker["lease_seconds"]) == ("alive", 15.0)
 
         async def declared() -> bool:
             return "tidy-documents" in {each["name"] for each in await ask(stage, "GET", "/api/schedules")}
 
         await until(declared)
+        [worker] = await ask(stage, "GET", "/api/workers")
+        assert (worker["status"], worker["lease_seconds"]) == ("alive", 15.0)
         assert await ask(stage, "GET", "/api/limits") == []
     assert (await ask(stage, "POST", "/api/schedules/tidy-documents/pause"))["state"] == "paused"
     job = (await ask(stage, "POST", "/api/schedules/tidy-documents/run"))["job"]

@@ -215,6 +215,27 @@ async def test_the_queue_by_forms(api: Api) -> None:
     assert (await api.get("/api/pauses")).json == []
 
 
+async def test_text_that_cannot_be_kept(api: Api) -> None:
+    for path, fields in (
+        ("/jobs/pause", {"what": "kind", "name": "a\0b"}),
+        ("/jobs/pause", {"what": "kind", "name": ""}),
+        ("/jobs/resume", {"what": "mood", "name": "a"}),
+        ("/jobs/redrive", {"fingerprint": "\0"}),
+        ("/jobs/discard", {"fingerprint": "x", "reason": ""}),
+        ("/schedules/run", {"name": "\0", "share": "x"}),
+        ("/collections", {"name": "\0"}),
+        ("/documents/bulk", {"action": "explode", "ids": "1"}),
+        ("/documents/bulk", {"action": "retry", "ids": "one"}),
+    ):
+        answer = await send(api, path, **fields)
+        assert answer.status == 422, f"{path} {fields}: {answer.status} {answer.body!r}"
+        assert "text/html" in answer.headers["Content-Type"]
+    for body in ({"what": "kind", "name": "\0"}, {"what": "kind", "name": "a", "reason": "\ud800"}):
+        assert (await api.ask("POST", "/api/pauses", json=body)).status == 422
+    for path in ("/api/dead/a%00b", "/api/jobs?kind=%00", "/jobs?kind=%00"):
+        assert (await api.get(path)).status == 422, path
+
+
 async def test_pages_of_other_sites_cannot_send_forms(api: Api) -> None:
     await api.make("mill")
     for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):

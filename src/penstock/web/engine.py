@@ -20,6 +20,7 @@ from penstock.engine.queue import sql
 from penstock.errors import NotFound, NothingChanged, WrongState
 from penstock.web.caller import Admins, Caller, Reads
 from penstock.web.paging import AfterNumber, Limit, Page, cut
+from penstock.web.parameters import Storable
 from penstock.web.problems import RESPONSES
 
 routes = APIRouter(prefix="/api", tags=["engine"], responses=RESPONSES)
@@ -130,8 +131,8 @@ class Chosen(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     ids: list[Annotated[int, Field(ge=1, lt=2**63)]] = Field(default=[], max_length=1000)
-    fingerprint: str | None = Field(None, max_length=200)
-    kind: str | None = Field(None, max_length=200)
+    fingerprint: Storable | None = Field(None, max_length=200)
+    kind: Storable | None = Field(None, max_length=200)
 
     @property
     def selection(self) -> redrive.Selection:
@@ -148,7 +149,7 @@ class Redrive(Chosen):
 class Discard(Chosen):
     """The end of all of them."""
 
-    reason: str = Field(min_length=1, max_length=1000, description="All that the history will say about it.")
+    reason: Storable = Field(min_length=1, max_length=1000, description="All that the history will say about it.")
 
 
 class Numbers(BaseModel):
@@ -163,8 +164,8 @@ class Pause(BaseModel):
     model_config = ConfigDict(extra="forbid", from_attributes=True)
 
     what: What
-    name: str = Field(min_length=1, max_length=500)
-    reason: str = Field("paused by hand", max_length=1000)
+    name: Storable = Field(min_length=1, max_length=500)
+    reason: Storable = Field("paused by hand", max_length=1000)
 
 
 class PauseShown(Pause):

@@ -15,6 +15,7 @@ from penstock.web.caller import Reads, Writes
 from penstock.web.forms import Form as Files
 from penstock.web.pages.look import back, query, show
 from penstock.web.pages.viewing import choose, seen_by
+from penstock.web.parameters import Storable
 
 routes = APIRouter(include_in_schema=False)
 
@@ -94,7 +95,7 @@ def parse_day(text: str, later: timedelta = timedelta(0)) -> datetime | None:
 
 
 @routes.post("/collections", response_class=Response)
-async def create_collection(caller: Writes, name: Annotated[str, Form()] = "") -> Response:
+async def create_collection(caller: Writes, name: Annotated[Storable, Form()] = "") -> Response:
     """Make a collection."""
     caller.needs_all_collections("make another one")
     made = await documents.create_collection(caller.app, name, tenant=caller.tenant)
@@ -141,7 +142,7 @@ async def change_documents(
     *,
     action: Annotated[str, Form()],
     ids: Annotated[list[int] | None, Form(max_length=MOST_AT_ONCE)] = None,
-    came_from: Annotated[str, Form(max_length=4000)] = "",
+    came_from: Annotated[Storable, Form(max_length=4000)] = "",
     confirmed: Annotated[bool, Form()] = False,
 ) -> Response:
     """Try several again, or delete them; after a question."""

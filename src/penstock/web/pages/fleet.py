@@ -8,6 +8,7 @@ from penstock.engine.budget import connections_needed, read_budget
 from penstock.web import fleet
 from penstock.web.caller import Admins, Reads
 from penstock.web.pages.look import back, show
+from penstock.web.parameters import Storable
 
 routes = APIRouter(prefix="/fleet", include_in_schema=False)
 
@@ -23,7 +24,7 @@ async def show_fleet(caller: Reads, request: Request) -> Response:
 
 
 @routes.post("/close", response_class=Response)
-async def close_breaker(caller: Admins, limit: Annotated[str, Form(max_length=500)]) -> Response:
+async def close_breaker(caller: Admins, limit: Annotated[Storable, Form(min_length=1, max_length=500)]) -> Response:
     """Let calls through again."""
     await fleet.close_breaker(caller, limit)
     return back("/fleet", "closed")

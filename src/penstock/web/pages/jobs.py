@@ -9,12 +9,14 @@ from penstock.engine.census import MOST_COUNTED, count_states
 from penstock.web import engine
 from penstock.web.caller import Admins, Reads
 from penstock.web.pages.look import back, show
+from penstock.web.parameters import Storable
 
 routes = APIRouter(prefix="/jobs", include_in_schema=False)
 
 PAGE = 50
 MOST_CAUSES = 50
-Text = Annotated[str, Form(max_length=500)]
+Text = Annotated[Storable, Form(max_length=500)]
+Needed = Annotated[Storable, Form(min_length=1, max_length=500)]
 
 
 @routes.get("", response_class=Response)
@@ -50,14 +52,14 @@ async def show_job(caller: Reads, request: Request, job: engine.JobNumber) -> Re
 
 
 @routes.post("/pause", response_class=Response)
-async def pause(caller: Admins, what: Annotated[engine.What, Form()], name: Text, reason: Text = "") -> Response:
+async def pause(caller: Admins, what: Annotated[engine.What, Form()], name: Needed, reason: Text = "") -> Response:
     """Claim nothing more of it."""
     await engine.pause(caller, engine.Pause(what=what, name=name, reason=reason or "paused by hand"))
     return back("/jobs", "paused")
 
 
 @routes.post("/resume", response_class=Response)
-async def resume(caller: Admins, what: Annotated[engine.What, Form()], name: Text) -> Response:
+async def resume(caller: Admins, what: Annotated[engine.What, Form()], name: Needed) -> Response:
     """Go on."""
     await engine.resume(caller, what, name)
     return back("/jobs", "resumed")
@@ -66,7 +68,7 @@ async def resume(caller: Admins, what: Annotated[engine.What, Form()], name: Tex
 @routes.post("/redrive", response_class=Response)
 async def redrive(
     caller: Admins,
-    fingerprint: Text,
+    fingerprint: Needed,
     most: Annotated[int, Form(ge=1, le=1000)] = 1,
     force: Annotated[bool, Form()] = False,
 ) -> Response:
@@ -76,7 +78,7 @@ async def redrive(
 
 
 @routes.post("/discard", response_class=Response)
-async def discard(caller: Admins, fingerprint: Text, reason: Text) -> Response:
+async def discard(caller: Admins, fingerprint: Needed, reason: Needed) -> Response:
     """Give them up."""
     done = await engine.discard_jobs(caller, engine.Discard(fingerprint=fingerprint, reason=reason))
     return back("/jobs", "discarded" if done.jobs else "nothing")

@@ -7,10 +7,11 @@ from fastapi import APIRouter, Form, Request, Response
 from penstock.web import fleet
 from penstock.web.caller import Admins, Reads
 from penstock.web.pages.look import back, show
+from penstock.web.parameters import Storable
 
 routes = APIRouter(prefix="/schedules", include_in_schema=False)
 
-Text = Annotated[str, Form(max_length=500)]
+Text = Annotated[Storable, Form(min_length=1, max_length=500)]
 
 
 @routes.get("", response_class=Response)

@@ -1,5 +1,6 @@
 """`/search`: the best passages for a question, with its words marked, and the way to the page where they stand."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -14,6 +15,7 @@ from penstock.web.pages.viewing import choose
 routes = APIRouter(include_in_schema=False)
 
 PAGE = 10
+EMPTY_LINES = re.compile(r"\n\s*\n")
 Text = Annotated[str, Query(max_length=2000)]
 
 
@@ -67,11 +69,15 @@ async def find(  # noqa: PLR0913  a parameter of the request is an argument
 
 
 def mark(text: str, highlights: Any) -> Markup:
-    """The text with the words of the question marked; all of it is escaped."""
+    """The text with the words of the question marked, without its empty lines; all of it is escaped."""
     said, end = [], 0
     for start, stop in sorted(highlights):
         if start < end:
             continue
-        said += [escape(text[end:start]), Markup("<mark>{}</mark>").format(text[start:stop])]
+        said += [escape(_dense(text[end:start])), Markup("<mark>{}</mark>").format(text[start:stop])]
         end = stop
-    return Markup("").join([*said, escape(text[end:])])
+    return Markup("").join([*said, escape(_dense(text[end:]))]).strip()
+
+
+def _dense(text: str) -> str:
+    return EMPTY_LINES.sub("\n", text)

@@ -142,6 +142,9 @@ function count_ticks() {
   if (said) said.textContent = count ? `${count} chosen` : "";
 }
 
+const here = document.querySelector("nav [aria-current]");
+if (here) here.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone the pages are a row that scrolls
+
 for (const each of document.querySelectorAll("img[data-sheet]")) {
   each.addEventListener("error", () => {
     const said = document.createElement("p");
