@@ -61,10 +61,12 @@ async def browse(
 
 
 async def _by_index(app: Penstock, wanted: Browse, where: dict[str, Any], most: int) -> Browsed:
-    statement = partial(sql.newest, **where)
-    if wanted.status is not None:
-        state = "queued" if wanted.status == "processing" else wanted.status
-        statement = partial(sql.newest_unready, state=state, status=wanted.status, **where)
+    if wanted.status is None:
+        statement = partial(sql.newest, **where)
+    elif wanted.status == "failed":
+        statement = partial(sql.newest_failed, **where)
+    else:
+        statement = partial(sql.newest_queued, status=wanted.status, **where)
     found = [read_document(row) for row in await app.database.pool.repeat(statement)]
     return Browsed(found[:most], found[most - 1].id if len(found) > most else None)
 

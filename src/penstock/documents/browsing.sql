@@ -16,15 +16,33 @@ with page as materialized (
 where document.id = any (array(select id from page)) and document.tenant = :tenant
 order by document.id desc
 
--- name: newest_unready
--- The same of those that wait, are processed or have failed, by the small index of what is not ready.
+-- name: newest_failed
+-- The same of those that have failed, by the small index of what is not ready.
+with page as materialized (
+  select page.id
+  from penstock.collections as collection
+  cross join lateral (
+    select document.id from penstock.documents as document
+    where document.collection_id = collection.id and document.id < :before and document.state = 'failed'
+    order by document.id desc limit :most
+  ) as page
+  where collection.tenant = :tenant and collection.deleted_at is null
+    and (:collections::int[] is null or collection.id = any (:collections::int[]))
+  order by page.id desc limit :most
+)
+-- include: facts.sql document
+where document.id = any (array(select id from page)) and document.tenant = :tenant
+order by document.id desc
+
+-- name: newest_queued
+-- The same of those that wait or are processed: which of the two, their jobs know.
 with page as materialized (
   select page.id
   from penstock.collections as collection
   cross join lateral (
     select document.id from penstock.documents as document
     left join penstock.jobs as job on job.id = document.job_id
-    where document.collection_id = collection.id and document.id < :before and document.state = :state
+    where document.collection_id = collection.id and document.id < :before and document.state = 'queued'
       and :status =
         -- include: status.sql status
     order by document.id desc limit :most
