@@ -17,7 +17,8 @@ AGAIN = timedelta(minutes=3)  # that are counted once more: longer than a transa
 KEPT = timedelta(days=8)
 MOST = 500_000  # events of one count
 TAIL = 50_000  # events that a page reads beside the counts
-COUNTED_TO = 100_000  # documents that wait, in one collection
+COUNTED_TO = 100_000  # documents that wait, in one collection, for the chart
+SHOWN_TO = 1_000  # the same while somebody waits for the page
 BITE = 10_000
 
 
@@ -91,5 +92,5 @@ async def waiting_now(
 ) -> list[Waiting]:
     """The collections in which documents wait, most first."""
     asked = None if collections is None else list(collections)
-    rows = await database.pool.repeat(partial(sql.waiting_now, tenant=tenant, collections=asked, most=COUNTED_TO))
+    rows = await database.pool.repeat(partial(sql.waiting_now, tenant=tenant, collections=asked, most=SHOWN_TO))
     return [Waiting(**row) for row in rows]

@@ -29,8 +29,8 @@ class Kept(Generic[T]):
         if task is None:
             task = self._making[key] = asyncio.create_task(self._make(key, make), name="kept")
             task.add_done_callback(lambda _: self._making.pop(key, None))
+            task.add_done_callback(_look)  # who waits for it may leave
         if age <= self._stale and answer is not None:
-            task.add_done_callback(_look)  # nobody waits for it
             return answer
         return await asyncio.shield(task)
 

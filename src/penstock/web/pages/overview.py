@@ -1,7 +1,7 @@
 """`/`: is it working? What is wrong in sentences, what was done in the last hour and day, what waits, and who works.
 
-It asks for nothing that grows with the number of documents. What all viewers of a tenant see alike is read once a second; what
-the doctor says is at most some seconds old, and nobody waits for it.
+What all viewers of a tenant see alike is read once a second, and does not grow with the number of documents. Counts and what
+the doctor says are from the last look, which begins the next one: nobody waits for them.
 """
 
 import json
@@ -14,8 +14,8 @@ from asyncpg import Record
 from fastapi import APIRouter, Request, Response
 
 from penstock.database.tenancy import everybody
-from penstock.documents import Browse, Bucket, Document, browse, counts, read_minutes, waiting_now
-from penstock.documents.minutes import Waiting
+from penstock.documents import STATES, Browse, Bucket, Document, browse, counts, read_minutes, waiting_now
+from penstock.documents.minutes import SHOWN_TO, Waiting
 from penstock.engine.fleet import sql as fleet_sql
 from penstock.engine.wording import counted
 from penstock.operations.doctor import examine_session
@@ -37,7 +37,6 @@ FAILURES = 8
 class Glance:
     """What the viewers of a tenant see."""
 
-    statuses: dict[str, int]
     hour: list[Bucket]
     waiting: list[Waiting]
     failures: list[Document]
@@ -57,6 +56,8 @@ class Glances:
 
     def __init__(self) -> None:
         self.tenants: Kept[Glance] = Kept(1.0)
+        # Counting what is not ready takes the longer the more of it there is: nobody waits for it but the first.
+        self.statuses: Kept[dict[str, int]] = Kept(1.0, stale=600.0)
         self.days: Kept[list[Bucket]] = Kept(10.0, stale=600.0)  # its columns are of fifteen minutes
         self.fleet: Kept[FleetGlance] = Kept(2.0, stale=60.0)
 
@@ -67,6 +68,7 @@ async def show_overview(caller: Reads, request: Request) -> Response:
     glances: Glances = request.app.state.glances
     viewer = (caller.principal.tenant, caller.principal.collections)
     glance = await glances.tenants.get(viewer, partial(_look, caller))
+    statuses = await glances.statuses.get(viewer, partial(_count, caller))
     day = await glances.days.get(viewer, partial(_look_back, caller))
     fleet = await glances.fleet.get("fleet", partial(look_at_fleet, caller)) if caller.runs_fleet else None
     return show(
@@ -74,6 +76,8 @@ async def show_overview(caller: Reads, request: Request) -> Response:
         caller,
         "overview.html",
         glance=glance,
+        shown_to=SHOWN_TO,
+        statuses=statuses,
         fleet=fleet,
         problems=[each for each in fleet.findings if not each.note] if fleet else [],
         notes=[each for each in fleet.findings if each.note] if fleet else [],
@@ -86,22 +90,20 @@ async def show_overview(caller: Reads, request: Request) -> Response:
 
 async def _look(caller: Caller) -> Glance:
     database, tenant, seen = caller.app.database, caller.tenant, await seen_by(caller)
-    collections = await caller.collections()
-    if seen is None:
-        statuses = await counts(caller.app, tenant=tenant)
-    else:
-        each = [await counts(caller.app, one.name, tenant=tenant) for one in collections]
-        statuses = {
-            state: sum(one[state] for one in each) for state in ("queued", "processing", "ready", "failed", "deleted")
-        }
     failed = await browse(caller.app, Browse(collections=seen, status="failed"), most=FAILURES, tenant=tenant)
     return Glance(
-        statuses,
         await read_minutes(database, span=HOUR, step=MINUTE, tenant=tenant, collections=seen),
         await waiting_now(database, tenant=tenant, collections=seen),
         failed.documents,
-        len(collections),
+        len(await caller.collections()),
     )
+
+
+async def _count(caller: Caller) -> dict[str, int]:
+    if caller.principal.collections is None:
+        return await counts(caller.app, tenant=caller.tenant)
+    each = [await counts(caller.app, one.name, tenant=caller.tenant) for one in await caller.collections()]
+    return {state: sum(one[state] for one in each) for state in STATES}
 
 
 async def _look_back(caller: Caller) -> list[Bucket]:

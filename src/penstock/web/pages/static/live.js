@@ -100,11 +100,9 @@ if (document.querySelector("[data-live]")) {
   let first = true;
   stream.addEventListener("changed", () => {
     say("on");
-    if (first) { // it comes with the connection; the page is as old as that
-      first = false;
-      return;
-    }
-    plan(0);
+    // The first comes with the connection: the page is as old as that, but for counts that nobody waited for.
+    if (!first) plan(0);
+    first = false;
     clearTimeout(settling);
     settling = setTimeout(() => plan(0), SETTLED);
   });
