@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import documents, engine, life, packet, parts
+from benchmarks import dashboard, documents, engine, life, packet, parts
 from benchmarks.stage import Scale
 from benchmarks.suite import run
 
@@ -16,6 +16,7 @@ SUITES = {
     "life": life.MEASURES,
     "packet": packet.MEASURES,
     "parts": parts.MEASURES,
+    "dashboard": dashboard.MEASURES,
 }
 EVERY = {name: measure for suite in (*SUITES.values(), engine.FLOW) for name, measure in suite.items()}
 

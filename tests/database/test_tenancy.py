@@ -29,6 +29,7 @@ insert into penstock.pages (version_id, number, text) values ({n}, 1, 'canary-{t
 insert into penstock.chunks (version_id, ordinal, start, stop, heading, text) values ({n}, 0, 0, 8, '', 'canary-{t}');
 insert into penstock.events (tenant, collection_id, document_id, event, details) values ('{t}', {n}, {n}, 'canary-{t}', '{{}}');
 insert into penstock.tallies (collection_id, documents, chunks, words) values ({n}, 1, 1, 1);
+insert into penstock.minutes (tenant, collection_id, minute) values ('{t}', {n}, penstock.now());
 insert into penstock.hidden_versions (version_id, collection_id) values ({n}, {n}) on conflict do nothing;
 insert into penstock.indexed_batches (version_id, first, collection_id, chunks, terms) values ({n}, 0, {n}, 1, 'canary-{t}');
 insert into penstock.postings (collection_id, first, version_id, bucket, terms, entries)

@@ -47,8 +47,10 @@ class Stage:
     broken: int = 0  # failed
     gone: int = 0  # deleted, with a receipt
     waiting: int = 0  # queued
-    job: int = 0  # of that one
     packet: int = 0  # ready, in attic
+    job: int = 1  # of the one that is queued
+    cause: str = "none"  # of the broken one's death
+    message: int = 1  # of `mill`, failed
     key: int = 0  # a key of `mill`
     keys: dict[str, str] = field(default_factory=dict)
     secrets: set[str] = field(default_factory=set)  # of `mill`: none may be in an answer to another
@@ -149,11 +151,38 @@ async def fill(stage: Stage) -> None:
 
         await until(receipt)
     stage.waiting = await add(f"{CANARY}-waiting.txt", TEXT + b"waiting")
-    stage.job = (await stage.ask("owner", "GET", f"/api/documents/{stage.waiting}")).json["job"]
     rows = await product.app.database.pool.repeat(
         lambda session: session.fetch("select key from penstock.blobs where tenant = 'mill'")
     )
     stage.secrets |= {row["key"] for row in rows}
+    await _find_jobs(stage)
+
+
+async def _find_jobs(stage: Stage) -> None:
+    """The numbers of jobs, and a message whose job is dead."""
+    pool = stage.api.product.app.database.pool
+    found = await pool.repeat(
+        lambda session: session.fetchrow(
+            """
+            select (select job_id from penstock.documents where id = $1) as job,
+              (select fingerprint from penstock.jobs where state = 'dead' order by id limit 1) as cause,
+              (select job_id from penstock.documents where id = $2) as dead
+            """,
+            stage.waiting,
+            stage.broken,
+        )
+    )
+    stage.job, stage.cause = found["job"], found["cause"]
+    stage.message = await pool.repeat(
+        lambda session: session.fetchval(
+            """
+            insert into penstock.inbox (tenant, source, message_id, digest, payload, state, job_id, error)
+            values ('mill', $1, $1, decode(repeat('00', 32), 'hex'), '{}', 'failed', $2, '{"message": "no"}') returning id
+            """,
+            f"{CANARY}-post",
+            found["dead"],
+        )
+    )
 
 
 async def move_clock(product: Any, by: timedelta) -> None:

@@ -1,5 +1,6 @@
 """Documents: what was accepted, where its bytes are, what became of it."""
 
+from penstock.documents.browsing import Browse, Browsed, browse
 from penstock.documents.catalog import (
     STATES,
     ChunkText,
@@ -41,6 +42,7 @@ from penstock.documents.explain import explain_document
 from penstock.documents.inbox import Inbox, Message, Overtaken, Position, Received
 from penstock.documents.intake import Intake
 from penstock.documents.members import Family, Members, add_members, count_family
+from penstock.documents.minutes import Bucket, count_minutes, read_minutes, waiting_now
 from penstock.documents.publish import Published, Work, keep_pages, load_work, publish
 from penstock.documents.receipts import Receipt, list_receipts, show_receipt
 from penstock.documents.reconcile import Reconciled, reconcile
@@ -55,6 +57,9 @@ __all__ = [
     "Accepted",
     "AlreadyThere",
     "Announcer",
+    "Browse",
+    "Browsed",
+    "Bucket",
     "ChunkText",
     "Collection",
     "DeadVersion",
@@ -81,6 +86,7 @@ __all__ = [
     "Work",
     "add_members",
     "blob_of",
+    "browse",
     "cancel_document",
     "change_collection",
     "clear_old_versions",
@@ -88,6 +94,7 @@ __all__ = [
     "compact_tallies",
     "complete_versions",
     "count_family",
+    "count_minutes",
     "counts",
     "create_collection",
     "delete_collection",
@@ -111,6 +118,7 @@ __all__ = [
     "list_versions",
     "load_work",
     "publish",
+    "read_minutes",
     "read_text",
     "reconcile",
     "remove_deleted",
@@ -121,5 +129,6 @@ __all__ = [
     "show_receipt",
     "sweep_answers",
     "tenant_of",
+    "waiting_now",
     "watch_changes",
 ]

@@ -116,7 +116,7 @@ async def show_documents(app: Penstock, documents: Sequence[int], *, tenant: str
     """Those of them that there are, by number: for who waits for many."""
     ids = [number for number in documents if 0 < number <= LARGEST]
     rows = await app.database.pool.repeat(lambda session: sql.show_documents(session, ids=ids, tenant=tenant))
-    return [_read(row) for row in rows]
+    return [read_document(row) for row in rows]
 
 
 async def list_documents(
@@ -145,7 +145,7 @@ async def list_documents(
         statement = partial(sql.list_in_collection, collection=number, status=status, **common)
     else:
         statement = partial(sql.list_documents, **common)
-    return [_read(row) for row in await app.database.pool.repeat(statement)]
+    return [read_document(row) for row in await app.database.pool.repeat(statement)]
 
 
 async def find_document(app: Penstock, reference: str, *, tenant: str = "default") -> Document:
@@ -163,7 +163,7 @@ async def find_document(app: Penstock, reference: str, *, tenant: str = "default
         raise BadRequest(f"{reference} could be several documents: say which of {where}.")
     if not rows:
         raise NotFound(f"There is no document {reference}: use its number, its name, or collection/name.")
-    return _read(rows[0])
+    return read_document(rows[0])
 
 
 async def counts(app: Penstock, collection: str | None = None, *, tenant: str = "default") -> dict[str, int]:
@@ -256,7 +256,8 @@ def _bounded(number: int) -> int:
     return max(-1, min(number, 2**31 - 1))
 
 
-def _read(row: Record) -> Document:
+def read_document(row: Record) -> Document:
+    """A row of the facts (facts.sql)."""
     fields = dict(row)
     progress = json.loads(fields["progress"]) if fields["progress"] else None
     processing = fields["status"] == "processing"

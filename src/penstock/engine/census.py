@@ -15,6 +15,7 @@ MOST_LANES = 200
 MOST_ROWS = 10_000  # in all, but some of each lane and band
 LEAST_ROWS = 100
 LOOKED_AT = 20  # of each lane and band, for one that was never tried
+MOST_COUNTED = 100_000  # jobs in one state
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,12 @@ async def served_waits(session: Session) -> list[Wait]:
     """By kind, longest first. What was tried before or is paused is not counted: it may be old for good reasons."""
     rows = await sql.served_waits(session, most_lanes=MOST_LANES, looked_at=LOOKED_AT)
     return [Wait(**row) for row in rows]
+
+
+async def count_states(session: Session) -> dict[str, int]:
+    """Live jobs by state, counted to a bound."""
+    row = await sql.count_states.first(session, most=MOST_COUNTED)
+    return dict(row) if row is not None else {}
 
 
 async def count_workers(session: Session) -> int:

@@ -46,6 +46,15 @@ select gates.queue, gates.kind, gates.share, gates.paused, gates.open, gates.shu
 from counted join gates on gates.lane = counted.lane
 order by counted.oldest_at
 
+-- name: count_states
+-- Live jobs by state, each counted to a bound in its own small index.
+select
+  (select count(*) from (select from penstock.jobs where state = 'ready' limit :most::int) as row) as ready,
+  (select count(*) from (select from penstock.jobs where state = 'later' limit :most::int) as row) as later,
+  (select count(*) from (select from penstock.jobs where state = 'running' limit :most::int) as row) as running,
+  (select count(*) from (select from penstock.jobs where state = 'waiting' limit :most::int) as row) as waiting,
+  (select count(*) from (select from penstock.jobs where state = 'dead' limit :most::int) as row) as dead
+
 -- name: count_workers
 -- Alive: not declared gone, and within the lease.
 select count(*) from penstock.workers where gone_at is null and beat_at + lease >= penstock.now()

@@ -5,7 +5,14 @@ answers that nobody will ask for again, and collections whose vectors deserve an
 """
 
 from penstock.blobs import Store
-from penstock.documents import clear_old_versions, collect_blobs, compact_tallies, reconcile, sweep_answers
+from penstock.documents import (
+    clear_old_versions,
+    collect_blobs,
+    compact_tallies,
+    count_minutes,
+    reconcile,
+    sweep_answers,
+)
 from penstock.engine import Context, Kind, Penstock
 from penstock.models import Models
 from penstock.pipelines.removal import Removal
@@ -33,6 +40,7 @@ class Upkeep:
             "deleted": put_right.deleted,
             "versions": await clear_old_versions(database, self._index.clear),
             "tallies": await compact_tallies(database),
+            "minutes": await count_minutes(database),
             "answers": await sweep_answers(database),
             "blobs": await collect_blobs(database, self._store, database.settings.blobs.collect_after),
         }

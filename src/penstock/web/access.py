@@ -36,7 +36,9 @@ ALWAYS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-OPEN = {"/health/live", "/health/ready", "/api/session"}  # for everybody: what a probe asks, and signing in and out
+# For everybody: what a probe asks, signing in and out, and what a page looks like.
+OPEN = {"/health/live", "/health/ready", "/api/session", "/sign-in", "/sign-out"}
+OPEN_BELOW = "/static/"
 SIGNED = re.compile(r"/api/inbox/[^/]+")  # a POST there carries a signature in place of a key (inbox.py)
 HARMLESS = {"GET", "HEAD", "OPTIONS"}
 CONTENT = re.compile(r"/api/documents/(\d{1,18})/content")
@@ -75,7 +77,7 @@ class Gate:
         self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN or _is_signed(scope):
+        if scope["type"] != "http" or is_open(scope["path"]) or _is_signed(scope):
             await self._app(scope, receive, send)
             return
         try:
@@ -155,6 +157,11 @@ class Door:
 
 def _is_signed(scope: Scope) -> bool:
     return scope["method"] == "POST" and SIGNED.fullmatch(scope["path"]) is not None
+
+
+def is_open(path: str) -> bool:
+    """Whether an address is for everybody."""
+    return path in OPEN or path.startswith(OPEN_BELOW)
 
 
 def _link(scope: Scope) -> tuple[int, str, str] | None:

@@ -1,4 +1,4 @@
-"""The HTTP application: routes by noun, over one open product."""
+"""The HTTP application: routes by noun, and pages, over one open product."""
 
 from fastapi import FastAPI
 
@@ -6,17 +6,21 @@ from penstock import __version__
 from penstock.operations import FleetGauges
 from penstock.pipelines import Product
 from penstock.web import (
+    arriving,
     collections,
     deletion,
     documents,
     downloads,
+    engine,
     events,
+    fleet,
     health,
     images,
     inbox,
     jobs,
     keys,
     packets,
+    pages,
     search,
     sessions,
     status,
@@ -25,6 +29,7 @@ from penstock.web import (
 from penstock.web.access import Door, Gate, Guarded
 from penstock.web.bodies import Bodies
 from penstock.web.caller import check_declared
+from penstock.web.pages.overview import Glances
 from penstock.web.problems import handle_problems
 from penstock.web.rates import Addresses, Rates
 from penstock.web.traced import UNTRACED, Traced
@@ -49,6 +54,7 @@ def make_app(product: Product) -> FastAPI:
     app.state.gauges = FleetGauges(product.app.database)
     app.state.crowds = inbox.Crowds(product)
     app.state.readiness = health.Readiness(product.app.database, product.settings.api.stale_after)
+    app.state.glances = Glances()
     app.state.changes = events.Changes(product.app.database)
     for part in (
         collections,
@@ -59,6 +65,9 @@ def make_app(product: Product) -> FastAPI:
         images,
         packets,
         search,
+        engine,
+        fleet,
+        arriving,
         events,
         status,
         jobs,
@@ -69,11 +78,14 @@ def make_app(product: Product) -> FastAPI:
     ):
         app.include_router(part.routes)
     app.include_router(documents.named)
+    for router in pages.ROUTERS:
+        app.include_router(router)
     # From the inside to the outside. Whoever refuses does so inside of Bodies, which lets the client hear it in the middle of
     # an upload.
     app.add_middleware(Rates, rates=product.settings.rates)
     app.add_middleware(Gate, door=app.state.door)
     app.add_middleware(Addresses, rates=product.settings.rates)
+    app.add_middleware(pages.Readable)
     app.add_middleware(Guarded)
     app.add_middleware(Bodies)
     app.add_middleware(Traced)

@@ -18,7 +18,7 @@ from penstock.documents import Collection, list_collections
 from penstock.engine import Penstock
 from penstock.errors import BadValue, NotAllowed
 from penstock.pipelines import Product
-from penstock.web.access import OPEN, PRINCIPAL
+from penstock.web.access import PRINCIPAL, is_open
 
 MOST_COLLECTIONS = 1000
 
@@ -64,6 +64,10 @@ class Caller:
         """Whether it may know of workers and of others' jobs: those are the business of the tenant that is there first."""
         return self.tenant == "default" and self.principal.collections is None
 
+    def needs_fleet(self) -> None:
+        if not self.runs_fleet:
+            raise NotAllowed("This is about everybody's work: use a key of the tenant `default` for all collections.")
+
     async def collections(self) -> list[Collection]:
         """Those that it may see."""
         found = await list_collections(self.app, most=MOST_COLLECTIONS, tenant=self.tenant)
@@ -95,7 +99,8 @@ def check_declared(app: FastAPI) -> None:
     """A route that does not say who may use it must not be served, nor one that cannot say it."""
     for route in _routes(app.routes):
         path = getattr(route, "path", type(route).__name__)
-        if path not in {*OPEN, app.openapi_url} and not (isinstance(route, APIRoute) and _declares(route.dependant)):
+        declared = is_open(path) or path == app.openapi_url
+        if not declared and not (isinstance(route, APIRoute) and _declares(route.dependant)):
             raise TypeError(f"{path} does not say which scope it needs: give it Reads, Writes, Admins or Signature.")
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
+from pydantic import AfterValidator
 
 from penstock.access import Principal
 from penstock.documents import find_collection, show_document
@@ -80,6 +81,16 @@ def decode_metadata(text: str | None, where: str) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def storable(text: str) -> str:
+    """For text that goes to the database as it is, which takes neither NUL nor halves of characters."""
+    if "\0" in text or text.encode("utf-8", "replace").decode() != text:
+        raise ValueError("it has a NUL or half of a character in it, which cannot be kept")
+    return text
+
+
+Storable = Annotated[str, AfterValidator(storable)]
 
 
 def in_utc(value: datetime | None) -> datetime | None:

@@ -7,6 +7,7 @@ HTTPS alone unless the API listens on loopback.
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from penstock.access import Principal
 from penstock.access.session import COOKIE, LIVES, open_session
 from penstock.web.access import Door
 from penstock.web.listen import is_loopback
@@ -36,7 +37,14 @@ async def sign_in(request: Request, response: Response, wish: SignIn) -> SignedI
     """Open a session of this browser, for twelve hours or until the key is revoked."""
     door: Door = request.app.state.door
     door.refuse_foreign_page(request.scope, request.headers)
-    principal = await door.keyring.find(wish.key.strip())
+    principal = await open_in_browser(request, response, wish.key)
+    return SignedIn(name=principal.name, tenant=principal.tenant, scopes=sorted(principal.scopes))
+
+
+async def open_in_browser(request: Request, response: Response, key: str) -> Principal:
+    """Let the browser keep a session of this key; BadKey if there is none."""
+    door: Door = request.app.state.door
+    principal = await door.keyring.find(key.strip())
     secure = not is_loopback(request.app.state.product.settings.api.host)
     response.set_cookie(
         COOKIE,
@@ -46,7 +54,7 @@ async def sign_in(request: Request, response: Response, wish: SignIn) -> SignedI
         samesite="strict",
         secure=secure,
     )
-    return SignedIn(name=principal.name, tenant=principal.tenant, scopes=sorted(principal.scopes))
+    return principal
 
 
 @routes.delete("", status_code=204)

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from penstock.client._async.collections import AsyncCollections
 from penstock.client._async.documents import AsyncDocuments
+from penstock.client._async.fleet import AsyncFleet
 from penstock.client._async.inbox import AsyncInbox
 from penstock.client._async.jobs import AsyncJobs
 from penstock.client._async.keys import AsyncKeys
@@ -44,6 +45,7 @@ class AsyncClient:
         self.packets = AsyncPackets(self._wire)
         self.jobs = AsyncJobs(self._wire)
         self.keys = AsyncKeys(self._wire)
+        self.fleet = AsyncFleet(self._wire)
         self.inbox = AsyncInbox(self._wire)
 
     def __repr__(self) -> str:

@@ -1,18 +1,20 @@
-"""`client.inbox`: messages for a webhook, which are signed and need no key."""
+"""`client.inbox`: where documents come from by themselves, messages for a webhook, and what became of them."""
 
+import builtins
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from penstock.client._async.wire import AsyncWire
 from penstock.client.content import content_of
-from penstock.client.decoding import decode
+from penstock.client.decoding import decode, decode_list
+from penstock.client.fleet_results import InboxMessage, Source
 from penstock.client.results import Sent
 from penstock.client.signing import sign_message
 
 
 class AsyncInbox:
-    """Sources by name."""
+    """Sources by name, messages by number. What is sent to a webhook is signed, and needs no key."""
 
     def __init__(self, wire: AsyncWire) -> None:
         self._wire = wire
@@ -31,3 +33,18 @@ class AsyncInbox:
             again=True,
         )
         return decode(Sent, sent)
+
+    async def sources(self) -> builtins.list[Source]:
+        """The sources of one's own tenant."""
+        return decode_list(Source, await self._wire.ask("GET", "/api/sources"))
+
+    def messages(
+        self, *, source: str | None = None, state: str | None = None, page: int = 100
+    ) -> AsyncIterator[InboxMessage]:
+        """Messages, by number; states: waiting, taken, failed."""
+        wish = {"source": source, "state": state, "limit": page}
+        return self._wire.pages("GET", "/api/messages", InboxMessage, query=wish)
+
+    async def retry(self, id: int) -> InboxMessage:  # noqa: A002
+        """Another chance for a failed message."""
+        return decode(InboxMessage, await self._wire.ask("POST", "/api/messages/{message}/retry", at={"message": id}))

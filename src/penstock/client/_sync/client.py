@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from penstock.client._sync.collections import Collections
 from penstock.client._sync.documents import Documents
+from penstock.client._sync.fleet import Fleet
 from penstock.client._sync.inbox import Inbox
 from penstock.client._sync.jobs import Jobs
 from penstock.client._sync.keys import Keys
@@ -45,6 +46,7 @@ class Client:
         self.packets = Packets(self._wire)
         self.jobs = Jobs(self._wire)
         self.keys = Keys(self._wire)
+        self.fleet = Fleet(self._wire)
         self.inbox = Inbox(self._wire)
 
     def __repr__(self) -> str:

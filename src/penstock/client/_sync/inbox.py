@@ -1,19 +1,21 @@
 # Made from ../_async/inbox.py by `python -m tests.client.unasync`: change that one.
-"""`client.inbox`: messages for a webhook, which are signed and need no key."""
+"""`client.inbox`: where documents come from by themselves, messages for a webhook, and what became of them."""
 
+import builtins
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.client._sync.wire import Wire
 from penstock.client.content import content_of
-from penstock.client.decoding import decode
+from penstock.client.decoding import decode, decode_list
+from penstock.client.fleet_results import InboxMessage, Source
 from penstock.client.results import Sent
 from penstock.client.signing import sign_message
 
 
 class Inbox:
-    """Sources by name."""
+    """Sources by name, messages by number. What is sent to a webhook is signed, and needs no key."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -32,3 +34,18 @@ class Inbox:
             again=True,
         )
         return decode(Sent, sent)
+
+    def sources(self) -> builtins.list[Source]:
+        """The sources of one's own tenant."""
+        return decode_list(Source, self._wire.ask("GET", "/api/sources"))
+
+    def messages(
+        self, *, source: str | None = None, state: str | None = None, page: int = 100
+    ) -> Iterator[InboxMessage]:
+        """Messages, by number; states: waiting, taken, failed."""
+        wish = {"source": source, "state": state, "limit": page}
+        return self._wire.pages("GET", "/api/messages", InboxMessage, query=wish)
+
+    def retry(self, id: int) -> InboxMessage:  # noqa: A002
+        """Another chance for a failed message."""
+        return decode(InboxMessage, self._wire.ask("POST", "/api/messages/{message}/retry", at={"message": id}))

@@ -1,8 +1,12 @@
 # Made from ../_async/jobs.py by `python -m tests.client.unasync`: change that one.
-"""`client.jobs`: for who runs the fleet."""
+"""`client.jobs`: the queue, dead letters and pauses, for who runs the fleet."""
+
+import builtins
+from collections.abc import Iterator, Sequence
 
 from penstock.client._sync.wire import Wire
-from penstock.client.decoding import decode
+from penstock.client.decoding import decode, decode_list
+from penstock.client.fleet_results import Cause, Changed, DeadJob, Job, Lane, Pause
 from penstock.client.results import Why
 
 
@@ -14,4 +18,74 @@ class Jobs:
 
     def why(self, id: int) -> Why:  # noqa: A002
         """Why it is where it is: one sentence, and the evidence."""
-        return decode(Why, self._wire.ask("GET", "/api/jobs/{id}/why", at={"id": id}))
+        return decode(Why, self._wire.ask("GET", "/api/jobs/{job}/why", at={"job": id}))
+
+    def list(
+        self,
+        *,
+        state: str | None = None,
+        kind: str | None = None,
+        queue: str | None = None,
+        share: str | None = None,
+        page: int = 100,
+    ) -> Iterator[Job]:
+        """The live ones."""
+        wish = {"state": state, "kind": kind, "queue": queue, "share": share, "limit": page}
+        return self._wire.pages("GET", "/api/jobs", Job, query=wish)
+
+    def show(self, id: int) -> Job:  # noqa: A002
+        """One, alive or from the history, with its attempts and why it is where it is."""
+        return decode(Job, self._wire.ask("GET", "/api/jobs/{job}", at={"job": id}))
+
+    def cancel(self, id: int, *, reason: str = "cancelled by hand") -> Changed:  # noqa: A002
+        """Cancel it, and what it has spread; a running one stops with the next beat of its worker."""
+        answer = self._wire.ask("POST", "/api/jobs/{job}/cancel", at={"job": id}, query={"reason": reason})
+        return decode(Changed, answer)
+
+    def lanes(self) -> builtins.list[Lane]:
+        """What is ready and waits, the oldest first."""
+        return decode_list(Lane, self._wire.ask("GET", "/api/lanes"))
+
+    def causes(self, *, most: int = 100) -> builtins.list[Cause]:
+        """Why jobs have died, the most frequent first."""
+        return decode_list(Cause, self._wire.ask("GET", "/api/dead", query={"limit": most}))
+
+    def dead(self, fingerprint: str, *, most: int = 100) -> builtins.list[DeadJob]:
+        """The dead jobs of one cause."""
+        answer = self._wire.ask(
+            "GET", "/api/dead/{fingerprint}", at={"fingerprint": fingerprint}, query={"limit": most}
+        )
+        return decode_list(DeadJob, answer)
+
+    def redrive(
+        self,
+        *,
+        fingerprint: str | None = None,
+        kind: str | None = None,
+        ids: Sequence[int] = (),
+        most: int = 1,
+        force: bool = False,
+    ) -> Changed:
+        """Another chance for the oldest of them; it does not wait for their end."""
+        wish = {"ids": [*ids], "fingerprint": fingerprint, "kind": kind, "most": most, "force": force}
+        return decode(Changed, self._wire.ask("POST", "/api/dead/redrive", body=wish))
+
+    def discard(
+        self, *, reason: str, fingerprint: str | None = None, kind: str | None = None, ids: Sequence[int] = ()
+    ) -> Changed:
+        """Give them up; the reason is kept."""
+        wish = {"ids": [*ids], "fingerprint": fingerprint, "kind": kind, "reason": reason}
+        return decode(Changed, self._wire.ask("POST", "/api/dead/discard", body=wish))
+
+    def pauses(self) -> builtins.list[Pause]:
+        """What is held."""
+        return decode_list(Pause, self._wire.ask("GET", "/api/pauses"))
+
+    def pause(self, what: str, name: str, *, reason: str = "paused by hand") -> Pause:
+        """Claim nothing of a queue, kind or share until it is resumed."""
+        wish = {"what": what, "name": name, "reason": reason}
+        return decode(Pause, self._wire.ask("POST", "/api/pauses", body=wish))
+
+    def resume(self, what: str, name: str) -> None:
+        """End a pause."""
+        self._wire.ask("DELETE", "/api/pauses/{what}/{name}", at={"what": what, "name": name})

@@ -1,0 +1,315 @@
+"""`/api/jobs`, `/api/lanes`, `/api/dead`, `/api/pauses`: the queue, and what people do to it. The fleet itself is in fleet.py.
+
+Jobs are everybody's. So all of it is for who runs the fleet, and changes are for administrators among those. They are done in
+the name of all tenants: a document follows its job, whosever it is.
+"""
+
+import json
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from asyncpg import Record
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from penstock.database.tenancy import everybody
+from penstock.engine import redrive
+from penstock.engine.census import waiting_lanes
+from penstock.engine.explain import explain
+from penstock.engine.queue import sql
+from penstock.errors import NotFound, NothingChanged, WrongState
+from penstock.web.caller import Admins, Caller, Reads
+from penstock.web.paging import AfterNumber, Limit, Page, cut
+from penstock.web.parameters import Storable
+from penstock.web.problems import RESPONSES
+
+routes = APIRouter(prefix="/api", tags=["engine"], responses=RESPONSES)
+
+JobState = Literal["ready", "later", "running", "waiting", "dead"]
+Name = Annotated[str | None, Query(max_length=500, description="Only of this name.")]
+JobNumber = Annotated[int, Path(ge=1, lt=2**63, description="The job's number.")]
+What = Literal["queue", "kind", "share"]
+
+
+class JobListed(BaseModel):
+    """A live job."""
+
+    id: int
+    queue: str
+    kind: str
+    share: str
+    state: str
+    priority: int
+    attempt: int
+    failures: int
+    run_at: datetime | None
+    enqueued_at: datetime
+    worker_id: int | None
+    progress: dict[str, Any] | None
+    error: str | None = Field(description="The last failure, in a sentence.")
+
+
+class JobShown(BaseModel):
+    """A job, alive or from the history, and why it is where it is."""
+
+    id: int
+    queue: str
+    kind: str
+    share: str
+    state: str = Field(
+        description="ready, later, running, waiting, dead; done, cancelled or discarded when it is over."
+    )
+    priority: int
+    attempt: int
+    failures: int
+    worker_id: int | None
+    claimed_at: datetime | None
+    run_at: datetime | None
+    enqueued_at: datetime
+    finished_at: datetime | None
+    unique_key: str | None
+    args: Any
+    result: Any
+    progress: Any
+    error: dict[str, Any] | None = Field(description="class, message, step, traceback.")
+    attempts: list[dict[str, Any]]
+    why: str
+
+    @classmethod
+    def of(cls, row: Record, why: str) -> Self:
+        texts = ("args", "result", "progress", "error", "attempts")
+        decoded = {name: json.loads(row[name]) if row[name] else None for name in texts}
+        return cls.model_validate({**row, **decoded, "attempts": decoded["attempts"] or [], "why": why})
+
+
+class Lane(BaseModel):
+    """Ready jobs of one queue, kind and share."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    queue: str
+    kind: str
+    share: str
+    depth: int = Field(description="Ready jobs, counted to 10,000 for each priority.")
+    oldest_id: int
+    oldest_seconds: float
+    paused: bool
+    open: bool = Field(description="Whether a live worker may take them now.")
+    shut: bool = Field(description="A limit or its breaker keeps them.")
+
+
+class Cause(BaseModel):
+    """Why jobs have died."""
+
+    fingerprint: str
+    count: int
+    kind: str
+    error_class: str | None = Field(validation_alias="class", serialization_alias="class")
+    message: str | None
+    code: str | None = Field(description="The code that they failed in.")
+    first_id: int
+    last_id: int
+    unwanted: bool = Field(description="Children of jobs that are over: nobody waits for them.")
+
+
+class DeadJob(BaseModel):
+    """A dead letter."""
+
+    id: int
+    kind: str
+    share: str
+    fingerprint: str
+    error: dict[str, Any]
+    attempt: int
+    failures: int
+    enqueued_at: datetime
+
+
+class Chosen(BaseModel):
+    """Which dead jobs: by numbers, a fingerprint or a kind."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: list[Annotated[int, Field(ge=1, lt=2**63)]] = Field(default=[], max_length=1000)
+    fingerprint: Storable | None = Field(None, max_length=200)
+    kind: Storable | None = Field(None, max_length=200)
+
+    @property
+    def selection(self) -> redrive.Selection:
+        return redrive.Selection(tuple(self.ids), self.fingerprint or None, self.kind or None)
+
+
+class Redrive(Chosen):
+    """Another chance for some of them: begin with one, then ten, then the rest."""
+
+    most: int = Field(1, ge=1, le=1000, description="How many, the oldest first.")
+    force: bool = Field(False, description="Also when nothing has changed since the failure.")
+
+
+class Discard(Chosen):
+    """The end of all of them."""
+
+    reason: Storable = Field(min_length=1, max_length=1000, description="All that the history will say about it.")
+
+
+class Numbers(BaseModel):
+    """The jobs that were changed."""
+
+    jobs: list[int]
+
+
+class Pause(BaseModel):
+    """Jobs of which nothing new is claimed."""
+
+    model_config = ConfigDict(extra="forbid", from_attributes=True)
+
+    what: What
+    name: Storable = Field(min_length=1, max_length=500)
+    reason: Storable = Field("paused by hand", max_length=1000)
+
+
+class PauseShown(Pause):
+    """A pause, and since when."""
+
+    since: datetime
+
+
+# -- jobs -----------------------------------------------------------------------------------------------------------
+
+
+@routes.get("/jobs")
+async def list_jobs(
+    caller: Reads,
+    *,
+    state: JobState | None = None,
+    kind: Name = None,
+    queue: Name = None,
+    share: Name = None,
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+) -> Page[JobListed, int]:
+    """The live jobs by number."""
+    caller.needs_fleet()
+    wanted = {"state": state, "kind": kind, "queue": queue, "share": share}
+    rows = await caller.app.database.pool.repeat(
+        lambda session: sql.list_jobs(session, after=after, most=limit + 1, **wanted)
+    )
+    found = [
+        JobListed.model_validate({**row, "progress": json.loads(row["progress"]) if row["progress"] else None})
+        for row in rows
+    ]
+    return cut(found, limit, lambda each: each.id)
+
+
+@routes.get("/jobs/{job}")
+async def show_job(caller: Reads, job: JobNumber) -> JobShown:
+    """One job, alive or from the history, with its attempts."""
+    caller.needs_fleet()
+    row = await caller.app.database.pool.repeat(lambda session: sql.find_job.first(session, id=job))
+    if row is None:
+        raise NotFound(f"There is no job {job}, neither alive nor in the history.")
+    why = await caller.app.database.pool.repeat(lambda session: explain(session, job))
+    return JobShown.of(row, why.sentence)
+
+
+@routes.post("/jobs/{job}/cancel", status_code=202)
+async def cancel_job(
+    caller: Admins, job: JobNumber, reason: Annotated[str, Query(max_length=1000)] = "cancelled by hand"
+) -> Numbers:
+    """Cancel a job; a running one stops with the next beat of its worker."""
+    caller.needs_fleet()
+    with everybody():
+        cancelled = await caller.app.cancel(job, reason=reason)
+    if not cancelled:
+        raise NotFound(f"There is no live job {job}, so that nothing was cancelled.")
+    caller.product.announcer.tell()
+    return Numbers(jobs=cancelled)
+
+
+@routes.get("/lanes")
+async def list_lanes(caller: Reads) -> list[Lane]:
+    """What is ready and waits, by queue, kind and share; the oldest first."""
+    caller.needs_fleet()
+    return [
+        Lane.model_validate({**vars(each), "oldest_seconds": each.oldest_age.total_seconds()})
+        for each in await caller.app.database.pool.repeat(waiting_lanes)
+    ]
+
+
+# -- dead letters ---------------------------------------------------------------------------------------------------
+
+
+@routes.get("/dead")
+async def list_causes(caller: Reads, limit: Limit = 100) -> list[Cause]:
+    """Why jobs have died, the most frequent first."""
+    caller.needs_fleet()
+    rows = await caller.app.database.pool.repeat(lambda session: sql.dead_by_cause(session, most=limit))
+    return [Cause.model_validate(dict(row)) for row in rows]
+
+
+@routes.get("/dead/{fingerprint}")
+async def list_dead(caller: Reads, fingerprint: str, limit: Limit = 100) -> list[DeadJob]:
+    """The dead jobs of one cause, the oldest first."""
+    caller.needs_fleet()
+    rows = await caller.app.database.pool.repeat(
+        lambda session: sql.dead_jobs(session, fingerprint=fingerprint, kind=None, ids=[], most=limit)
+    )
+    if not rows:
+        raise NotFound(f"No job has died of {fingerprint}.")
+    return [DeadJob.model_validate({**row, "error": json.loads(row["error"])}) for row in rows]
+
+
+@routes.post("/dead/redrive", status_code=202)
+async def redrive_jobs(caller: Admins, wish: Redrive) -> Numbers:
+    """Make some of them ready, and do not wait for their end: whether the same failure returns, the next look shows."""
+    caller.needs_fleet()
+    try:
+        with everybody():
+            done = await redrive.redrive_some(caller.app.database, wish.selection, most=wish.most, force=wish.force)
+    except NothingChanged as error:
+        raise WrongState(str(error).replace("--force", "force")) from None
+    caller.product.announcer.tell()
+    return Numbers(jobs=done)
+
+
+@routes.post("/dead/discard", status_code=202)
+async def discard_jobs(caller: Admins, wish: Discard) -> Numbers:
+    """Give them up; the reason is kept."""
+    caller.needs_fleet()
+    with everybody():
+        done = await redrive.discard(caller.app.database, wish.selection, wish.reason)
+    caller.product.announcer.tell()
+    return Numbers(jobs=done)
+
+
+# -- pauses ---------------------------------------------------------------------------------------------------------
+
+
+@routes.get("/pauses")
+async def list_pauses(caller: Reads) -> list[PauseShown]:
+    """What is held, the oldest first."""
+    caller.needs_fleet()
+    return [PauseShown.model_validate(dict(row)) for row in await caller.app.database.pool.repeat(sql.pauses)]
+
+
+@routes.post("/pauses", status_code=201)
+async def pause(caller: Admins, wish: Pause) -> Pause:
+    """Claim nothing of a queue, a kind or a share until it is resumed; what runs goes on."""
+    caller.needs_fleet()
+    await caller.app.pause(**{wish.what: wish.name}, reason=wish.reason)
+    caller.product.announcer.tell()
+    return wish
+
+
+@routes.delete("/pauses/{what}/{name:path}", status_code=204)
+async def resume(caller: Admins, what: What, name: str) -> None:
+    """End a pause."""
+    caller.needs_fleet()
+    if not await _resume(caller, what, name):
+        raise NotFound(f"The {what} {name} is not paused.")
+    caller.product.announcer.tell()
+
+
+async def _resume(caller: Caller, what: str, name: str) -> bool:
+    with everybody():
+        return await caller.app.resume(**{what: name})

@@ -1,0 +1,195 @@
+"""`/documents/{id}`: why a document is where it is, what happened to it, its text beside its pages, what can be done."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Form, Query, Request, Response
+
+from penstock import documents
+from penstock.documents import Document, Event, Upload
+from penstock.documents.packet import show_packets
+from penstock.engine.queue import sql as queue_sql
+from penstock.errors import BadRequest
+from penstock.web.bodies import check_head, pieces
+from penstock.web.caller import Caller, Reads, Writes
+from penstock.web.forms import Form as Files
+from penstock.web.pages.look import back, show
+from penstock.web.parameters import DocumentId
+
+routes = APIRouter(prefix="/documents", include_in_schema=False)
+
+CHUNKS = 50  # of a page
+View = Literal["pages", "chunks", "history", "versions", "facts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something on the timeline."""
+
+    at: datetime
+    word: str
+    tone: str = ""
+    text: str = ""
+    seconds: float | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@routes.get("/{id}", response_class=Response)
+async def show_document(
+    caller: Reads,
+    request: Request,
+    id: DocumentId,  # noqa: A002
+    *,
+    view: View = "pages",
+    page: Annotated[int, Query(ge=1, lt=2**31)] = 1,
+    chunk: Annotated[int, Query(ge=-1, lt=2**31)] = -1,
+) -> Response:
+    """One document."""
+    app, tenant = caller.app, caller.tenant
+    document = await documents.show_document(app, id, tenant=tenant)
+    why = await documents.explain_document(app, id, tenant=tenant)
+    job = await _job(caller, document)
+    events = await documents.history(app, id, most=200, tenant=tenant)
+    packets = await app.database.pool.repeat(lambda session: show_packets(session, [id], tenant=tenant))
+    members = await documents.list_documents(app, parent=id, most=100, tenant=tenant)
+    live = document.live_id is not None
+    return show(
+        request,
+        caller,
+        "document.html",
+        document=document,
+        parent=await _parent(caller, document),
+        why=why,
+        evidence=_evidence(caller, why.evidence),
+        moments=tell_story(events, job, names_workers=caller.runs_fleet),
+        trace=_trace(caller, job),
+        view=view,
+        page=page,
+        text=await _page(caller, document, page) if live and view == "pages" else None,
+        drawable=(document.media_type or "") == "application/pdf" or (document.media_type or "").startswith("image/"),
+        chunks=await documents.list_chunks(app, id, after=chunk, most=CHUNKS + 1, tenant=tenant)
+        if live and view == "chunks"
+        else [],
+        per_page=CHUNKS,
+        versions=await documents.list_versions(app, id, most=100, tenant=tenant)
+        if document.status != "deleted"
+        else [],
+        members=members,
+        restorable=bool(app.settings.documents.restore_within),
+        packet=packets.get(id),
+    )
+
+
+async def _page(caller: Caller, document: Document, number: int) -> Any:
+    found = await documents.list_pages(caller.app, document.id, after=number - 1, most=1, tenant=caller.tenant)
+    return found[0] if found and found[0].number == number else None
+
+
+async def _parent(caller: Caller, document: Document) -> Document | None:
+    if document.parent is None:
+        return None
+    [*found] = await documents.show_documents(caller.app, [document.parent], tenant=caller.tenant)
+    return found[0] if found else None
+
+
+async def _job(caller: Caller, document: Document) -> dict[str, Any] | None:
+    """The job that prepares it, or has: its tries are part of the story."""
+    number = document.job
+    if number is None:
+        return None
+    row = await caller.app.database.pool.repeat(lambda session: queue_sql.find_job.first(session, id=number))
+    if row is None:
+        return None
+    texts = ("args", "result", "progress", "error", "attempts")
+    return {**row, **{name: json.loads(row[name]) if row[name] else None for name in texts}}
+
+
+def _trace(caller: Caller, job: Mapping[str, Any] | None) -> str:
+    """Where in the code it failed: for who runs that."""
+    return str((job["error"] or {}).get("traceback", "")) if job and caller.runs_fleet and job["error"] else ""
+
+
+def _evidence(caller: Caller, evidence: Mapping[str, Any]) -> str:
+    shown = {key: value for key, value in evidence.items() if key != "job" or caller.runs_fleet}
+    return json.dumps(shown, indent=2, ensure_ascii=False, default=str)
+
+
+def tell_story(events: Sequence[Event], job: Mapping[str, Any] | None, *, names_workers: bool) -> list[Moment]:
+    """What happened and which tries there were, the newest first."""
+    moments = [_tell_event(each) for each in events]
+    for each in (job or {}).get("attempts") or []:
+        began = datetime.fromisoformat(each["started_at"])
+        ended = began + timedelta(seconds=each["seconds"] or 0)
+        by = f" by worker {each['worker_id']}" if names_workers and each["worker_id"] else ""
+        tone = (
+            "good" if each["outcome"] == "done" else "bad" if each["outcome"] in {"failed", "dead", "lost"} else "mild"
+        )
+        said = f"Attempt {each['number']}{by}: {each['outcome']}"
+        moments.append(Moment(ended, said, tone, each["error"] or "", each["seconds"]))
+    if job is not None and job["state"] == "running" and job["claimed_at"] is not None:
+        by = f" by worker {job['worker_id']}" if names_workers else ""
+        moments.append(Moment(job["claimed_at"], f"Attempt {job['attempt']}{by}: under way", "busy"))
+    return sorted(moments, key=lambda each: each.at, reverse=True)
+
+
+def _tell_event(event: Event) -> Moment:
+    tones = {"ready": "good", "failed": "bad", "cancelled": "bad", "discarded": "bad"}
+    details = {key: value for key, value in event.details.items() if key not in {"message", "class", "type", "code"}}
+    return Moment(
+        event.at,
+        event.event.capitalize(),
+        tones.get(event.event, ""),
+        str(event.details.get("message", "")),
+        None,
+        details,
+    )
+
+
+# -- what can be done -----------------------------------------------------------------------------------------------
+
+
+@routes.post("/{id}/replace", response_class=Response)
+async def replace_document(caller: Writes, request: Request, id: DocumentId) -> Response:  # noqa: A002
+    """A new version, from the file of a plain form."""
+    check_head(request)
+    document = await documents.show_document(caller.app, id, tenant=caller.tenant)
+    form = Files(request.headers.get("content-type", ""), pieces(request, caller.app.settings.limits.bytes))
+    async for part in form.parts():
+        if part.file_name:
+            upload = Upload(
+                document.collection, document.name, form.content(), uploaded_by=caller.uploader(""), replace=True
+            )
+            await caller.product.intake.accept(upload, tenant=caller.tenant)
+            caller.product.announcer.tell()
+            return back(f"/documents/{id}", "uploaded")
+    raise BadRequest("There is no file in the form: choose one, and send it again.")
+
+
+@routes.post("/{id}/{action}", response_class=Response)
+async def change_document(
+    caller: Writes,
+    request: Request,
+    id: DocumentId,  # noqa: A002
+    action: Literal["retry", "cancel", "delete", "restore"],
+    confirmed: Annotated[bool, Form()] = False,
+) -> Response:
+    """Try again, cancel, delete after a question, restore."""
+    app, tenant = caller.app, caller.tenant
+    if action == "delete" and not confirmed:
+        found = [await documents.show_document(app, id, tenant=tenant)]
+        return show(request, caller, "confirm.html", action="delete", found=found, came_from=f"/documents/{id}")
+    if action == "delete":
+        await documents.delete_document(app, id, by=caller.principal.name, tenant=tenant)
+    else:
+        change = {
+            "retry": documents.retry_document,
+            "cancel": documents.cancel_document,
+            "restore": documents.restore_document,
+        }[action]
+        await change(app, id, tenant=tenant)
+    caller.product.announcer.tell()
+    did = {"retry": "retried", "cancel": "cancelled", "delete": "deleted", "restore": "restored"}[action]
+    return back(f"/documents/{id}", did)

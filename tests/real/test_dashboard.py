@@ -1,0 +1,254 @@
+"""The dashboard in a real browser: what people do with it, with a worker behind it, and what hostile content does not do.
+
+The browser is the system's Chromium. Whatever it writes to its console as an error fails the test, and so does a script that
+ran although nobody wrote it for a page.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from penstock.access import create_key
+from penstock.pipelines import Product
+from penstock.web import make_app
+from tests.real.conftest import need_program
+from tests.web.conftest import Api
+from tests.web.serving import serving
+
+pytestmark = pytest.mark.real
+
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>"
+
+
+@pytest.fixture
+def wishes() -> dict[str, Any]:
+    return {}
+
+
+@pytest.fixture
+async def product(database_url: Any, tmp_path: Path, wishes: dict[str, Any]) -> AsyncIterator[Product]:
+    usual = {"home": str(tmp_path), "database_url": database_url.reveal(), "pool__size": 6, "extraction__children": 1}
+    async with Product(role="test", **(usual | wishes)) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def api(product: Product) -> AsyncIterator[Api]:
+    async with serving(make_app(product)) as port, aiohttp.ClientSession() as client:
+        yield Api(client, port, product)
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    chromium = need_program("chromium", "chromium")
+    async with async_playwright() as playwright:
+        opened = await playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield opened
+        await opened.close()
+
+
+@asynccontextmanager
+async def looking(browser: Browser, api: Api, *, allowed: tuple[str, ...] = (), **options: Any) -> AsyncIterator[Page]:
+    """A page; at its end, nothing was complained about, and no foreign script ran."""
+    context = await browser.new_context(base_url=f"http://127.0.0.1:{api.port}", **options)
+    page = await context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    yield page
+    assert await page.evaluate("window.pwned") is None
+    assert [each for each in complaints if not any(word in each for word in allowed)] == []
+    await context.close()
+
+
+async def test_from_upload_to_the_page_that_answers(browser: Browser, api: Api, tmp_path: Path) -> None:
+    await api.make("mill")
+    paper = tmp_path / "weir log.md"
+    paper.write_text("# Weir\n\nThe quokka repaired the weir in March.\n")
+    async with looking(browser, api, allowed=("409",)) as page, api.working():
+        await page.goto("/documents")
+        await page.set_input_files('input[type="file"]', paper)
+        line = page.locator("[data-uploads] li")
+        await expect(line.locator("[role=status]")).to_contain_text("accepted")
+        await expect(page.locator("tbody .chip.ready")).to_be_visible(timeout=20_000)  # by itself
+        again = page.locator("[data-uploads] li").first
+        await page.set_input_files('input[type="file"]', paper)
+        await again.get_by_role("button", name="Replace it").click()
+        await expect(again.locator("[role=status]")).to_contain_text("unchanged")
+
+        await page.keyboard.press("Escape")
+        await page.goto("/")
+        await page.keyboard.press("/")
+        await page.keyboard.type("who repaired the weir")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".hit mark").first).to_be_visible()
+        await page.get_by_role("link", name="weir log.md").first.click()
+        await expect(page.locator(".text pre")).to_contain_text("The quokka repaired the weir")
+        await page.get_by_role("link", name="History").click()
+        await expect(page.locator(".timeline")).to_contain_text("Attempt 1")
+
+
+async def test_files_that_are_dropped(browser: Browser, api: Api) -> None:
+    await api.make("mill")
+    async with looking(browser, api) as page:
+        await page.goto("/documents")
+        dropped = await page.evaluate_handle(
+            """() => {
+                const bag = new DataTransfer();
+                bag.items.add(new File(["hello"], "dropped.txt"));
+                return bag;
+            }"""
+        )
+        await page.dispatch_event("main", "drop", {"dataTransfer": dropped})
+        await expect(page.locator("[data-uploads] li")).to_contain_text("no worker runs")
+        await expect(page.get_by_role("link", name="dropped.txt").last).to_be_visible()
+    assert await api.names() == ["dropped.txt"]
+
+
+async def test_a_dead_letter_is_tried_again(browser: Browser, api: Api) -> None:
+    await api.make("mill")
+    async with looking(browser, api) as page:
+        async with api.working():
+            broken = (await api.put("broken.pdf", b"%PDF-1.7 broken")).json["id"]
+            await api.over(broken)
+        await page.goto("/jobs")
+        await page.get_by_role("button", name="1", exact=True).click()
+        await expect(page.locator(".said")).to_contain_text("another chance")
+        await expect(page.get_by_text("No job is dead")).to_be_visible()
+        async with api.working():
+            await expect(page.get_by_text("prepare_document: Permanent")).to_be_visible(timeout=20_000)
+        await page.get_by_text("Give up …").click()
+        await page.get_by_label("Reason").first.fill("the original is lost")
+        await page.get_by_role("button", name="Discard 1").click()
+        await expect(page.get_by_text("No job is dead")).to_be_visible()
+
+
+async def test_pause_and_resume(browser: Browser, api: Api) -> None:
+    await api.make("mill")
+    await api.put("a.txt")
+    async with looking(browser, api) as page:
+        await page.goto("/jobs")
+        await page.get_by_role("button", name="Pause kind").click()
+        await expect(page.locator(".said")).to_contain_text("Paused")
+        assert [each["name"] for each in (await api.get("/api/pauses")).json] == ["prepare_document"]
+        await page.get_by_role("button", name="Resume").click()
+        await expect(page.locator(".said")).to_contain_text("goes on")
+    assert (await api.get("/api/pauses")).json == []
+
+
+async def test_a_page_follows_without_a_reload(browser: Browser, api: Api) -> None:
+    await api.make("mill")
+    async with looking(browser, api) as page:
+        await page.goto("/documents")
+        await expect(page.locator("[data-live-state]")).to_have_text("Live")
+        await page.evaluate("window.loadedOnce = true")
+        number = (await api.put("later.txt", b"It came later.")).json["id"]
+        await expect(page.locator("tbody .chip.queued")).to_be_visible()
+        await page.get_by_label("Choose later.txt").check()
+        async with api.working():
+            await expect(page.locator("tbody .chip.ready")).to_be_visible(timeout=20_000)
+        assert await page.get_by_label("Choose later.txt").is_checked(), "what was ticked stays so"
+        assert await page.evaluate("window.loadedOnce")
+        await page.get_by_role("button", name="Delete").click()
+        await page.get_by_role("button", name="Delete").click()
+        await expect(page.locator(".said")).to_contain_text("Deleted")
+    assert (await api.get(f"/api/documents/{number}")).json["status"] == "deleted"
+
+
+@pytest.mark.parametrize("wishes", [{"api__require_key": True}])
+async def test_signing_in(browser: Browser, api: Api) -> None:
+    made = await create_key(api.product.app.database, "ann", scopes=["admin"])
+    assert made.key is not None
+    async with looking(browser, api, allowed=("401",)) as page:
+        await page.goto("/documents?status=failed")
+        await page.get_by_label("Key").fill("pk_wrong")
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_role("alert")).to_be_visible()
+        await page.get_by_label("Key").fill(made.key.text)
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_role("heading", name="Documents")).to_be_visible()
+        await expect(page.locator(".who").first).to_have_text("ann")
+        await page.get_by_role("textbox", name="Name of the collection").fill("mill")
+        await page.get_by_role("button", name="Make it").click()  # a plain form, with the cookie, from our own page
+        await expect(page.locator(".said")).to_contain_text("The collection is there")
+        await page.get_by_role("button", name="Sign out").click()
+        await page.goto("/")
+        await expect(page.get_by_label("Key")).to_be_visible()
+
+
+async def test_hostile_content_never_runs(browser: Browser, api: Api) -> None:
+    await api.make("mill")
+    name = "%3Cimg%20src=x%20onerror=window.pwned=1%3E.md"
+    metadata = {"X-Penstock-Metadata": f'{{"{EVIL}": "{EVIL}"}}'}
+    async with looking(browser, api) as page:
+        await page.goto("/documents")
+        async with api.working():
+            ready = (await api.put(name, f"# {EVIL}\n\nThe weir {EVIL}".encode(), headers=metadata)).json["id"]
+            broken = (
+                await api.put("%3Cscript%3Ewindow.pwned=1%3C%2Fscript%3E.pdf", b"%PDF-1.7 " + EVIL.encode())
+            ).json["id"]
+            assert (await api.over(ready))["status"] == "ready"
+            assert (await api.over(broken))["status"] == "failed"
+        await expect(page.locator("tbody tr")).to_have_count(2)  # put in place by the script
+        job = (await api.get(f"/api/documents/{broken}")).json["job"]
+        await api.ask("POST", "/api/pauses", json={"what": "kind", "name": "x", "reason": EVIL})
+        for path in (
+            "/",
+            "/search?q=weir",
+            f"/search?q={EVIL}",
+            f"/documents/{ready}",
+            f"/documents/{ready}?view=chunks",
+            f"/documents/{broken}",
+            f"/documents/{broken}?view=history",
+            "/jobs",
+            f"/jobs/{job}",
+            f"/documents?name={EVIL}",
+        ):
+            await page.goto(path)
+            await expect(page.locator("main")).to_be_visible()
+            assert await page.evaluate("window.pwned") is None, path
+
+
+async def test_reading_without_scripts_and_on_a_phone(browser: Browser, api: Api) -> None:
+    await api.make("mill")
+    async with api.working():
+        number = (await api.put("a.md", b"# Weir\n\nThe weir holds.\n")).json["id"]
+        await api.over(number)
+    async with looking(browser, api, java_script_enabled=True, viewport={"width": 390, "height": 844}) as page:
+        for path in (
+            "/",
+            "/documents",
+            f"/documents/{number}",
+            "/search?q=weir",
+            "/jobs",
+            "/fleet",
+            "/packets",
+            "/schedules",
+        ):
+            await page.goto(path)
+            wide = await page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= 390, f"{path} is {wide} px wide"
+    context = await browser.new_context(base_url=f"http://127.0.0.1:{api.port}", java_script_enabled=False)
+    plain = await context.new_page()
+    await plain.goto("/documents")
+    await plain.get_by_label("Choose a.md").check()
+    await plain.get_by_role("button", name="Delete").click()
+    await plain.get_by_role("button", name="Delete").click()
+    await expect(plain.locator(".said")).to_contain_text("Deleted")
+    await context.close()
