@@ -9,7 +9,7 @@ import pytest
 import penstock
 
 SOURCE = Path(penstock.__file__).parent
-ALLOWED = ("penstock.fetch", "penstock.models.remote", "penstock.client")
+ALLOWED = ("penstock.fetch", "penstock.models.remote", "penstock.models.complete", "penstock.client")
 CLIENTS = ("aiohttp", "httpx", "httpx2", "requests", "urllib3", "urllib.request", "http.client", "pycurl", "websockets")
 
 

@@ -26,6 +26,7 @@ from penstock.engine.schedules import overdue_schedules
 from penstock.engine.wording import counted, listed, span
 from penstock.operations.checking import examine_checks
 from penstock.operations.finding import START, Finding
+from penstock.operations.llms import examine_llms
 from penstock.operations.storage import examine_blobs
 from penstock.operations.upkeep import DEAD_ROWS, LONG_AFTER, examine_server
 from penstock.settings import Settings
@@ -72,6 +73,7 @@ async def _examine_engine(session: Session, old_after: timedelta) -> list[Findin
         *_examine_pools(workers),
         *_examine_reported_notifications(workers),
         *_examine_unserved(lanes),
+        *await examine_llms(session, lanes, workers),
         *_examine_age(lanes, workers, old_after),
         *_examine_dead(causes),
         *_examine_pauses(pauses),
