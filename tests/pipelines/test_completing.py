@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from penstock import Penstock
 from penstock.database.pool import PoolState
-from penstock.engine import Context, Gap
+from penstock.engine import Context, Gap, Kind
 from penstock.engine.limits import list_limits
 from penstock.engine.permits import close_breaker
 from penstock.errors import BadJob, JobDead, NoModel, QueueFull
@@ -182,18 +183,25 @@ async def test_a_dead_question_keeps_all_that_was_asked(database_url: DatabaseUr
     mill = Mill(database_url, tmp_path, llms={"main": llm(chat)})
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "prompt-canary"}]
     chat.usual = answers("{}")
-    async with mill.app, mill.working():
-        job = await mill.completing.ask(messages, schema=SCHEMA, max_tokens=9)
-        with pytest.raises(JobDead, match="also when told so: the answer lacks n"):
-            await mill.app.result(job, timeout="10s")
-        row = await mill.row(job)
-        assert json.loads(row["args"]) == {"messages": messages, "schema": SCHEMA, "max_tokens": 9}
-        assert "canary" not in row["error"]
-        assert len(chat.asked) == 2
+    with capture_logs() as lines:
+        async with mill.app, mill.working():
+            await die_and_come_again(mill, chat, messages)
+    assert "attempt failed" in str(lines)
+    assert "canary" not in str(lines)
 
-        chat.usual = answers('{"n": 7}')
-        await mill.app.redrive(job, force=True)
-        assert (await mill.app.result(job, timeout="10s"))["value"] == {"n": 7}
+
+async def die_and_come_again(mill: Mill, chat: Chat, messages: list[dict[str, str]]) -> None:
+    job = await mill.completing.ask(messages, schema=SCHEMA, max_tokens=9)
+    with pytest.raises(JobDead, match="also when told so: the answer lacks n"):
+        await mill.app.result(job, timeout="10s")
+    row = await mill.row(job)
+    assert json.loads(row["args"]) == {"messages": messages, "schema": SCHEMA, "max_tokens": 9}
+    assert "canary" not in row["error"]
+    assert len(chat.asked) == 2
+
+    chat.usual = answers('{"n": 7}')
+    await mill.app.redrive(job, force=True)
+    assert (await mill.app.result(job, timeout="10s"))["value"] == {"n": 7}
 
 
 async def test_too_many_questions_are_refused_to_who_asks(
@@ -209,35 +217,50 @@ async def test_too_many_questions_are_refused_to_who_asks(
     assert chat.asked == []
 
 
-async def test_without_a_model_what_needs_one_says_so(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
-    mill = Mill(database_url, tmp_path)
-
+def declare_reading(mill: Mill) -> Kind:
     @mill.app.job()
     async def read(ctx: Context) -> Any:
         return (await ctx.map("ask", [mill.completing.call("why?")]))[0]["text"]
 
-    async def found() -> list[str]:
-        return [each.sentence for each in await examine(mill.app.settings) if each.name == "no-llm"]
+    return read
 
-    async with mill.app:
+
+async def missing(mill: Mill) -> list[str]:
+    return [each.sentence for each in await examine(mill.app.settings) if each.name == "no-llm"]
+
+
+async def test_without_a_model_what_needs_one_says_so(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
+    """A job that needs one waits, uncharged and named by the doctor, until a worker has one."""
+    poor, rich = Mill(database_url, tmp_path), Mill(database_url, tmp_path, llms={"main": llm(chat)})
+    read = declare_reading(poor)
+    declare_reading(rich)
+    async with poor.app:
         with pytest.raises(NoModel, match=r"No language model is configured: add a table \[llms.NAME\]"):
-            await mill.completing.ask("why?")
-        async with mill.working():
-            assert await found() == []
-            job = await mill.app.enqueue(read())
-            row = await mill.until_row(job, state="later")
+            await poor.completing.ask("why?")
+        async with poor.working():
+            assert await missing(poor) == []
+            job = await poor.app.enqueue(read())
+            row = await poor.until_row(job, state="later")
             assert row["failures"] == 0
-            explained = await mill.app.why(job)
+            explained = await poor.app.why(job)
             assert "NoModel (RateLimited): No language model is configured" in explained.sentence
-            [sentence] = await found()
+            [sentence] = await missing(poor)
             assert f"1 job, of which job {job} is the oldest" in sentence
+    async with rich.app, rich.working():
+        async with rich.app.database.pool.transaction() as tx:
+            await tx.execute("update penstock.test_clock set shift = '61s'")
+        assert await rich.app.result(job, timeout="20s") == "well"
+        assert await missing(rich) == []
 
-    asking = Mill(database_url, tmp_path, llms={"main": llm(chat)})
-    async with asking.app:
-        await asking.completing.ask("is somebody there?")
-        async with mill.app, mill.working():
-            await until_served(mill)
-            [sentence] = await found()
+
+async def test_a_model_that_was_taken_away_is_named(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
+    poor, rich = Mill(database_url, tmp_path), Mill(database_url, tmp_path, llms={"main": llm(chat)})
+    declare_reading(poor)
+    async with rich.app:
+        await rich.completing.ask("is somebody there?")
+        async with poor.app, poor.working():
+            await until_served(poor)
+            [sentence] = await missing(poor)
             assert "1 request for main" in sentence
 
 
