@@ -20,9 +20,19 @@ from penstock.operations import examine
 from penstock.pipelines import Product
 from penstock.pipelines.completing import Completing
 from penstock.settings import DatabaseUrl
-from tests.models.chat import Chat, answers, chatting, cut, refuses, slow
+from tests.models.chat import Chat, answers, chatting, cut, refuses, slow, stuck
 from tests.waiting import until
+from tests.yard import Yard, yard
 
+__all__ = ["yard"]
+
+ASKING = """
+from penstock import Penstock
+from penstock.pipelines.completing import Completing
+
+app = Penstock()
+completing = Completing(app)
+"""
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
@@ -308,3 +318,30 @@ async def test_the_product_has_slots_for_its_models(database_url: DatabaseUrl, t
         stop.set()
         await work
     await until(lambda: chat.inside == 0)
+
+
+async def test_a_killed_worker_s_call_is_made_again(yard: Yard, chat: Chat) -> None:
+    """Real processes, with all logs on: what they print has neither the prompt nor the key."""
+    entered = asyncio.Event()
+    chat.entered = entered.set
+    chat.next.append(stuck)
+    yard.environ |= {
+        "PENSTOCK_LLMS__MAIN__URL": chat.url,
+        "PENSTOCK_LLMS__MAIN__MODEL": "gpt-tiny",
+        "PENSTOCK_LLMS__MAIN__KEY": "sk-canary-4711",
+        "PENSTOCK_LOG__LEVEL": "debug",
+    }
+    (yard.folder / "asking.py").write_text(ASKING)
+    first = await yard.worker(place="asking:app")
+    messages = [{"role": "user", "content": "prompt-canary"}]
+    job = await yard.enqueue("llm.complete.main", queue="llm", messages=messages)
+    await asyncio.wait_for(entered.wait(), 20)
+    chat.next.append(refuses(500, {"message": "what is prompt-canary?"}))
+    second = await yard.worker(place="asking:app")
+    first.process.kill()
+    assert (await yard.client.result(job, timeout="40s"))["text"] == "well"
+    second.process.terminate()
+    await second.end()
+    assert [asked["messages"] for asked in chat.asked] == [messages] * 3
+    assert "The language model main failed (500)" in second.printed
+    assert "canary" not in first.printed + second.printed
