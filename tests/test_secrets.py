@@ -42,6 +42,7 @@ ENVIRON = {
     "PENSTOCK_DATABASE_OWNER_URL": NOWHERE,
     "PENSTOCK_BLOBS__OPTIONS": f"access_key_id=AKIA7 secret_access_key={BUCKET_SECRET} region=us-east-1",
     "PENSTOCK_MODELS__FAR__KEY": MODEL_KEY,
+    "PENSTOCK_LLMS__FAR__KEY": MODEL_KEY,
     "PENSTOCK_SOURCES__FAR__URL": f"postgresql://mill:{quote(PASSWORD, safe='')}@127.0.0.1:9/erp",
     "PENSTOCK_SOURCES__FAR__SECRET": MODEL_KEY,
     "PENSTOCK_SOURCES__FAR__OPTIONS": f"secret_access_key={BUCKET_SECRET}",
@@ -52,6 +53,8 @@ FAR = {
     "PENSTOCK_MODELS__FAR__URL": "http://127.0.0.1:9/v1",
     "PENSTOCK_MODELS__FAR__MODEL": "bge",
     "PENSTOCK_MODELS__FAR__DIMENSIONS": "3",
+    "PENSTOCK_LLMS__FAR__URL": "http://127.0.0.1:9/v1",
+    "PENSTOCK_LLMS__FAR__MODEL": "gpt",
     "PENSTOCK_SOURCES__FAR__FOLDER": "/nowhere",
 }
 

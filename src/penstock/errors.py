@@ -34,6 +34,7 @@
     │   ├── KeyReused               422: this Idempotency-Key came with another body
     │   ├── FetchRefused            422: a URL that is not followed, or whose server says no (also Permanent)
     │   ├── FetchFailed             502: a URL's server is away or in trouble; it may pass (also Transient)
+    │   ├── NoModel                 503: a language model is needed, and none is configured (also Resting)
     │   └── StorageFull             507: no room in the blob store
     └── JobFailure                  what a handler may raise to say what shall happen to its job
         ├── Transient               try again, with backoff (so is every exception that is not listed here)
@@ -44,6 +45,7 @@
         ├── Permanent               never again: encrypted, corrupt, unsupported
         │   ├── BadStep             a step or map that cannot be kept: its name, input, result, calls
         │   ├── BadMessage          a message that nobody can use: malformed, or it names what is not there
+        │   ├── BadAnswer           a language model's answer does not fit what was asked for, also when asked again
         │   ├── ChildFailed         a child of a map has no result; its text has the cause
         │   └── Unreadable          what a document's content allows nobody to read
         │       ├── Encrypted       a password is needed
@@ -188,6 +190,10 @@ class BadMessage(Permanent):
     """A message of a source is malformed, or names what is not there."""
 
 
+class BadAnswer(Permanent):
+    """A language model does not answer in the form that was asked for; the request is kept with its job."""
+
+
 class ChildFailed(Permanent):
     """Children of a map are dead, cancelled or discarded; their numbers are in `children`."""
 
@@ -314,6 +320,12 @@ class FetchFailed(Refused, Transient):
     def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class NoModel(Refused, Resting):
+    """There is no language model, or not the one that is named; a job that needs it waits, uncharged, until there is one."""
+
+    status = 503
 
 
 class StorageFull(Refused):

@@ -10,7 +10,13 @@ import penstock
 
 SOURCE = Path(penstock.__file__).parent
 # `penstock health` asks a port of this machine, and nothing that somebody else could name.
-ALLOWED = ("penstock.fetch", "penstock.models.remote", "penstock.client", "penstock.cli.health")
+ALLOWED = (
+    "penstock.fetch",
+    "penstock.models.remote",
+    "penstock.models.complete",
+    "penstock.client",
+    "penstock.cli.health",
+)
 CLIENTS = ("aiohttp", "httpx", "httpx2", "requests", "urllib3", "urllib.request", "http.client", "pycurl", "websockets")
 
 

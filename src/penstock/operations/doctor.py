@@ -40,6 +40,7 @@ from penstock.operations.jobs import (
     examine_pauses,
     examine_unserved,
 )
+from penstock.operations.llms import examine_llms
 from penstock.operations.room import LEAST_FREE, examine_room
 from penstock.operations.schedules import examine_declared, examine_schedules
 from penstock.operations.storage import examine_blobs
@@ -106,6 +107,7 @@ async def _examine_engine(session: Session, old_after: timedelta) -> list[Findin
         *examine_pools(workers),
         *examine_reported_notifications(workers),
         *examine_unserved(lanes),
+        *await examine_llms(session, lanes, workers),
         *examine_age(lanes, workers, old_after),
         *examine_dead(await queue_sql.dead_by_cause(session, most=20)),
         *examine_pauses(await queue_sql.pauses(session)),

@@ -18,6 +18,8 @@ from penstock.extraction import Boxes
 from penstock.fetch import Fetcher
 from penstock.models import Models
 from penstock.pipelines.checking import Checking
+from penstock.pipelines.completing import QUEUE as LLM_QUEUE
+from penstock.pipelines.completing import Completing
 from penstock.pipelines.document import Preparing
 from penstock.pipelines.embedding import model_limit
 from penstock.pipelines.message import Taking
@@ -51,6 +53,7 @@ class Product:
         preparing = Preparing(self.app, self.store, self.boxes, self.models, self.announcer)
         for name in self.settings.models:
             self.app.limit(model_limit(name), MODEL_CALLS)
+        self.completing = Completing(self.app)
         limits = self.settings.limits
         self.app.job(queue=QUEUE, timeout="1h", retries=3, depth=limits.waiting)(preparing.prepare_document)
         self.app.job(queue=QUEUE, timeout="1h", retries=3)(preparing.ocr_pages)
@@ -85,7 +88,9 @@ class Product:
     @property
     def slots(self) -> dict[str, int]:
         """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
-        return {QUEUE: 4 * self.settings.extraction.children + 4, INBOX_QUEUE: 16, UPKEEP_QUEUE: 3, MODELS_QUEUE: 1}
+        documents = 4 * self.settings.extraction.children + 4
+        others = {INBOX_QUEUE: 16, UPKEEP_QUEUE: 3, MODELS_QUEUE: 1, LLM_QUEUE: self.completing.slots}
+        return {QUEUE: documents, **others}
 
     async def __aenter__(self) -> Self:
         await self.app.__aenter__()
@@ -96,6 +101,7 @@ class Product:
     ) -> None:
         await self.boxes.close()
         await self.models.aclose()
+        await self.completing.aclose()
         await self.announcer.close()
         if self.trigger is not None:
             await self.trigger.close()

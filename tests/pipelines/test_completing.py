@@ -1,0 +1,347 @@
+"""Questions to language models as jobs, with a worker in this process and a real server that misbehaves on command."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from penstock import Penstock
+from penstock.database.pool import PoolState
+from penstock.engine import Context, Gap, Kind
+from penstock.engine.limits import list_limits
+from penstock.engine.permits import close_breaker
+from penstock.errors import BadJob, JobDead, NoModel, QueueFull
+from penstock.operations import examine
+from penstock.pipelines import Product
+from penstock.pipelines.completing import Completing
+from penstock.settings import DatabaseUrl
+from tests.models.chat import Chat, answers, chatting, cut, refuses, slow, stuck
+from tests.waiting import until
+from tests.yard import Yard, yard
+
+__all__ = ["yard"]
+
+ASKING = """
+from penstock import Penstock
+from penstock.pipelines.completing import Completing
+
+app = Penstock()
+completing = Completing(app)
+"""
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+class Mill:
+    """An application with language models, and a worker when it is wanted."""
+
+    def __init__(self, url: DatabaseUrl, home: Path, **settings: Any) -> None:
+        self.app = Penstock(database_url=url, home=home, pool={"size": 5}, **settings)
+        self.completing = Completing(self.app)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        stop = asyncio.Event()
+        work = asyncio.create_task(self.app.work(stop=stop, concurrency=60, drain="1s"))
+        try:
+            yield
+        finally:
+            stop.set()
+            await work
+            await self.completing.aclose()
+
+    async def row(self, job: int) -> Any:
+        async with self.app.database.pool.session() as session:
+            return await session.fetchrow("select * from penstock.jobs where id = $1", job)
+
+    async def until_row(self, job: int, **expected: object) -> Any:
+        async with asyncio.timeout(15):
+            while True:
+                row = await self.row(job)
+                if row is not None and all(row[key] == value for key, value in expected.items()):
+                    return row
+                await asyncio.sleep(0.02)
+
+    async def until_open(self, name: str) -> None:
+        async with asyncio.timeout(15):
+            while True:
+                async with self.app.database.pool.session() as session:
+                    if any(limit.name == name and limit.opened_at for limit in await list_limits(session)):
+                        return
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def chat() -> AsyncIterator[Chat]:
+    async with chatting() as known:
+        yield known
+
+
+def llm(chat: Chat, **others: Any) -> dict[str, Any]:
+    return {"url": chat.url, "model": "gpt-tiny", "key": "sk-canary-4711"} | others
+
+
+async def test_fifty_calls_in_flight_hold_no_connection(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
+    """Each call takes 300 ms; the pool has 5 connections, and at the moment of the most calls nobody waits for one."""
+    mill = Mill(database_url, tmp_path, llms={"main": llm(chat, permits=50)})
+    chat.usual = slow(0.3)
+    seen: list[PoolState] = []
+    chat.entered = lambda: seen.append(mill.app.database.pool.state) if chat.inside >= 50 else None
+    async with mill.app, mill.working():
+        jobs = await mill.app.enqueue_many([mill.completing.call(f"question {n}") for n in range(300)])
+        for job in jobs:
+            assert (await mill.app.result(job, timeout="60s"))["text"] == "well"
+    assert chat.most == 50
+    assert seen
+    assert {state.size for state in seen} == {5}
+    assert max(state.used for state in seen) <= 3, seen  # the claim, the settler, this test's own look
+    assert max(state.waiting for state in seen) == 0
+    assert len(chat.asked) == 300
+
+
+async def test_an_open_breaker_closes_the_lane_and_spends_no_try(
+    database_url: DatabaseUrl, tmp_path: Path, chat: Chat
+) -> None:
+    mill = Mill(database_url, tmp_path, llms={"main": llm(chat), "other": llm(chat, model="other")})
+    chat.usual = cut
+    async with mill.app, mill.working():
+        jobs = await mill.app.enqueue_many([mill.completing.call("why?", llm="main") for _ in range(30)])
+        await mill.until_open("llm-main")
+        tried = len(chat.asked)
+        assert tried < 12
+        untouched = [job for job in jobs if (row := await mill.row(job))["attempt"] == 0 and row["state"] == "ready"]
+        assert len(untouched) >= 30 - tried
+        explained = await mill.app.why(untouched[-1])
+        assert explained.because == "breaker"
+        assert "waits for llm-main: its breaker is open since" in explained.sentence
+        assert "broke off its answer" in explained.sentence
+
+        chat.usual = answers("well")
+        other = await mill.completing.ask("and you?", llm="other")  # its lane is another one
+        assert (await mill.app.result(other, timeout="10s"))["llm"] == "other"
+        assert len(chat.asked) == tried + 1
+        async with mill.app.database.pool.transaction() as tx:
+            await close_breaker(tx, "llm-main")
+        for job in jobs:
+            assert (await mill.app.result(job, timeout="30s"))["text"] == "well"
+
+
+async def test_a_server_that_asks_for_patience_is_asked_later(
+    database_url: DatabaseUrl, tmp_path: Path, chat: Chat
+) -> None:
+    mill = Mill(database_url, tmp_path, llms={"main": llm(chat)})
+    chat.next.append(refuses(429, Retry_After="1"))
+    async with mill.app:
+        job = await mill.completing.ask("why?")
+        async with mill.working():
+            row = await mill.until_row(job, state="later")
+            assert (row["failures"], json.loads(row["error"])["class"]) == (0, "RateLimited")
+            assert (await mill.app.result(job, timeout="10s"))["text"] == "well"
+
+
+async def test_an_answer_after_its_asker_has_gone_is_found(
+    database_url: DatabaseUrl, tmp_path: Path, chat: Chat
+) -> None:
+    mill = Mill(database_url, tmp_path, llms={"main": llm(chat)})
+    entered, open_gate = asyncio.Event(), asyncio.Event()
+    chat.entered = entered.set
+
+    async def late(request: Any, asked: dict[str, Any]) -> Any:
+        await open_gate.wait()
+        return await answers("late, and not lost")(request, asked)
+
+    chat.usual = late
+    async with mill.app, mill.working():
+        job = await mill.completing.ask("why?", unique="why")
+        await entered.wait()
+        with pytest.raises(TimeoutError):
+            await mill.app.result(job, timeout="50ms")
+        assert await mill.completing.ask("why?", unique="why") == job  # who comes again is given the same
+        open_gate.set()
+        assert (await mill.app.result(job, timeout="10s"))["text"] == "late, and not lost"
+    assert len(chat.asked) == 1
+
+
+async def test_a_map_over_questions(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
+    """One of them dies of its answer, and is a gap; the prompt is in no error."""
+    mill = Mill(database_url, tmp_path, llms={"main": llm(chat)})
+
+    async def echo(request: Any, asked: dict[str, Any]) -> Any:
+        number = asked["messages"][0]["content"].split()[1]
+        return await answers(json.dumps({"n": int(number)} if number != "3" else {}))(request, asked)
+
+    chat.usual = echo
+
+    @mill.app.job()
+    async def read(ctx: Context) -> list[Any]:
+        calls = [mill.completing.call(f"number {n} canary", schema=SCHEMA) for n in range(6)]
+        found = await ctx.map("ask", calls, gaps="allow")
+        return [each.reason if isinstance(each, Gap) else each["value"]["n"] for each in found]
+
+    async with mill.app, mill.working():
+        found = await mill.app.result(await mill.app.enqueue(read()), timeout="20s")
+    assert found[:3] + found[4:] == [0, 1, 2, 4, 5]
+    assert "lacks n" in found[3]
+    assert "canary" not in str(found)
+
+
+async def test_a_dead_question_keeps_all_that_was_asked(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
+    mill = Mill(database_url, tmp_path, llms={"main": llm(chat)})
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "prompt-canary"}]
+    chat.usual = answers("{}")
+    with capture_logs() as lines:
+        async with mill.app, mill.working():
+            await die_and_come_again(mill, chat, messages)
+    assert "attempt failed" in str(lines)
+    assert "canary" not in str(lines)
+
+
+async def die_and_come_again(mill: Mill, chat: Chat, messages: list[dict[str, str]]) -> None:
+    job = await mill.completing.ask(messages, schema=SCHEMA, max_tokens=9)
+    with pytest.raises(JobDead, match="also when told so: the answer lacks n"):
+        await mill.app.result(job, timeout="10s")
+    row = await mill.row(job)
+    assert json.loads(row["args"]) == {"messages": messages, "schema": SCHEMA, "max_tokens": 9}
+    assert "canary" not in row["error"]
+    assert len(chat.asked) == 2
+
+    chat.usual = answers('{"n": 7}')
+    await mill.app.redrive(job, force=True)
+    assert (await mill.app.result(job, timeout="10s"))["value"] == {"n": 7}
+
+
+async def test_too_many_questions_are_refused_to_who_asks(
+    database_url: DatabaseUrl, tmp_path: Path, chat: Chat
+) -> None:
+    mill = Mill(database_url, tmp_path, llms={"main": llm(chat, waiting=3)})
+    async with mill.app:
+        for _ in range(3):
+            await mill.completing.ask("why?")
+        with pytest.raises(QueueFull, match=r"lane llm\.complete\.main of default in the queue llm is full"):
+            await mill.completing.ask("why?")
+        await mill.completing.ask("why?", share="another")
+    assert chat.asked == []
+
+
+def declare_reading(mill: Mill) -> Kind:
+    @mill.app.job()
+    async def read(ctx: Context) -> Any:
+        return (await ctx.map("ask", [mill.completing.call("why?")]))[0]["text"]
+
+    return read
+
+
+async def missing(mill: Mill) -> list[str]:
+    return [each.sentence for each in await examine(mill.app.settings) if each.name == "no-llm"]
+
+
+async def test_without_a_model_what_needs_one_says_so(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
+    """A job that needs one waits, uncharged and named by the doctor, until a worker has one."""
+    poor, rich = Mill(database_url, tmp_path), Mill(database_url, tmp_path, llms={"main": llm(chat)})
+    read = declare_reading(poor)
+    declare_reading(rich)
+    async with poor.app:
+        with pytest.raises(NoModel, match=r"No language model is configured: add a table \[llms.NAME\]"):
+            await poor.completing.ask("why?")
+        async with poor.working():
+            assert await missing(poor) == []
+            job = await poor.app.enqueue(read())
+            row = await poor.until_row(job, state="later")
+            assert row["failures"] == 0
+            explained = await poor.app.why(job)
+            assert "NoModel (RateLimited): No language model is configured" in explained.sentence
+            [sentence] = await missing(poor)
+            assert f"1 job, of which job {job} is the oldest" in sentence
+    async with rich.app, rich.working():
+        async with rich.app.database.pool.transaction() as tx:
+            await tx.execute("update penstock.test_clock set shift = '61s'")
+        assert await rich.app.result(job, timeout="20s") == "well"
+        assert await missing(rich) == []
+
+
+async def test_a_model_that_was_taken_away_is_named(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
+    poor, rich = Mill(database_url, tmp_path), Mill(database_url, tmp_path, llms={"main": llm(chat)})
+    declare_reading(poor)
+    async with rich.app:
+        await rich.completing.ask("is somebody there?")
+        async with poor.app, poor.working():
+            await until_served(poor)
+            [sentence] = await missing(poor)
+            assert "1 request for main" in sentence
+
+
+async def until_served(mill: Mill) -> None:
+    def count(session: Any) -> Any:
+        return session.fetchval("select count(*) from penstock.workers where gone_at is null")
+
+    async with asyncio.timeout(10):
+        while not await mill.app.database.pool.repeat(count):  # noqa: ASYNC110  it is in the database
+            await asyncio.sleep(0.02)
+
+
+async def test_which_model_is_asked(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
+    one = Completing(Penstock(database_url=database_url, home=tmp_path, llms={"far": llm(chat)}))
+    assert one.call("x").kind.name == "llm.complete.far"
+    with pytest.raises(NoModel, match="There is no language model 'near', only far"):
+        one.call("x", llm="near")
+    two = Completing(Penstock(database_url=database_url, home=tmp_path, llms={"a": llm(chat), "b": llm(chat)}))
+    with pytest.raises(NoModel, match=r"several language models \(a, b\): name one"):
+        two.call("x")
+    for wrong in (
+        [],
+        [{"role": "user"}],
+        [{"role": "robot", "content": "x"}],
+        " ",
+        ["x"],
+        [{"role": "user", "content": 1}],
+    ):
+        with pytest.raises(BadJob):
+            one.call(wrong)  # type: ignore[arg-type]
+    with pytest.raises(BadJob, match="more than 1,000,000"):
+        one.call("x" * 1_000_001)
+
+
+async def test_the_product_has_slots_for_its_models(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
+    llms = {"default": llm(chat, permits=3), "other": llm(chat, permits=4)}
+    product = Product(database_url=database_url, home=tmp_path, pool={"size": 4}, llms=llms)
+    assert product.slots["llm"] == 7
+    assert product.completing.call("x").kind.name == "llm.complete.default"
+    stop = asyncio.Event()
+    async with product:
+        work = asyncio.create_task(product.app.work(stop=stop, concurrency=product.slots, drain="1s"))
+        job = await product.completing.ask("why?")
+        assert (await product.app.result(job, timeout="20s"))["text"] == "well"
+        stop.set()
+        await work
+    await until(lambda: chat.inside == 0)
+
+
+async def test_a_killed_worker_s_call_is_made_again(yard: Yard, chat: Chat) -> None:
+    """Real processes, with all logs on: what they print has neither the prompt nor the key."""
+    entered = asyncio.Event()
+    chat.entered = entered.set
+    chat.next.append(stuck)
+    yard.environ |= {
+        "PENSTOCK_LLMS__MAIN__URL": chat.url,
+        "PENSTOCK_LLMS__MAIN__MODEL": "gpt-tiny",
+        "PENSTOCK_LLMS__MAIN__KEY": "sk-canary-4711",
+        "PENSTOCK_LOG__LEVEL": "debug",
+    }
+    (yard.folder / "asking.py").write_text(ASKING)
+    first = await yard.worker(place="asking:app")
+    messages = [{"role": "user", "content": "prompt-canary"}]
+    job = await yard.enqueue("llm.complete.main", queue="llm", messages=messages)
+    await asyncio.wait_for(entered.wait(), 20)
+    chat.next.append(refuses(500, {"message": "what is prompt-canary?"}))
+    second = await yard.worker(place="asking:app")
+    first.process.kill()
+    assert (await yard.client.result(job, timeout="40s"))["text"] == "well"
+    second.process.terminate()
+    await second.end()
+    assert [asked["messages"] for asked in chat.asked] == [messages] * 3
+    assert "The language model main failed (500)" in second.printed
+    assert "canary" not in first.printed + second.printed
