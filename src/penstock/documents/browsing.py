@@ -17,7 +17,7 @@ from penstock.errors import BadValue
 
 sql = statements(__file__)
 
-WINDOWS = (500, 10_000)  # documents that one question looks through: few, and if that was not enough, many
+WINDOWS = (500, 5_000)  # documents that one question looks through: few, and if that was not enough, many
 
 
 @dataclass(frozen=True, slots=True)
