@@ -150,6 +150,13 @@ class PacketShown(BaseModel):
         )
 
 
+def _list_schema() -> dict[str, Any]:
+    """Of a list, whole: what is only described, and not declared, has no place among the document's own schemas."""
+    schema = PacketWish.model_json_schema()
+    schema["properties"]["documents"]["items"] = schema.pop("$defs")["Wanted"]
+    return schema
+
+
 FORM_OR_LIST = {
     "requestBody": {
         "required": True,
@@ -161,7 +168,7 @@ FORM_OR_LIST = {
                     "properties": {"file": {"type": "array", "items": {"type": "string", "format": "binary"}}},
                 }
             },
-            "application/json": {"schema": {"$ref": "#/components/schemas/PacketWish"}},
+            "application/json": {"schema": _list_schema()},
         },
     }
 }
