@@ -17,7 +17,7 @@ from pathlib import Path
 from papers import papers
 
 from penstock.documents import Document, Message, find_collection, show_document
-from penstock.documents.packet import ShownPacket, show_packets
+from penstock.documents.packets import ShownPacket, show_packets
 from penstock.pipelines import Product
 from penstock.search import CollectionRef, Hit, Query, find
 

@@ -17,7 +17,8 @@ from penstock.documents import (
     list_documents,
     show_document,
 )
-from penstock.documents.packet import Sourced, show_packets
+from penstock.documents.packet import Sourced
+from penstock.documents.packets import show_packets
 from penstock.documents.wish import make_wish
 from penstock.extraction.box.boxes import TASKS
 from penstock.pipelines import Product

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.documents import Message, create_collection, list_documents, show_document
 from penstock.documents.manifest import DIGEST
-from penstock.documents.packet import ShownPacket, show_packets
+from penstock.documents.packets import ShownPacket, show_packets
 from penstock.errors import BadValue
 from penstock.pipelines import Product
 from penstock.settings import DatabaseUrl

@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli.asking import Json, ask, print_facts, print_json, print_table, shortened
 from penstock.documents import Document, find_document, show_document, show_documents
-from penstock.documents.packet import ShownPacket, list_packets, show_packets
+from penstock.documents.packets import ShownPacket, list_packets, show_packets
 from penstock.engine import Penstock
 from penstock.engine.wording import counted
 from penstock.errors import BadSetting, NotFound

@@ -6,6 +6,7 @@ await bus.listen(heard)                 # calls heard(body) for each until Broke
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -46,7 +47,7 @@ def open_bus(chosen: BusSettings) -> Bus:
     return RabbitBus(url, chosen.queue) if chosen.type == "rabbitmq" else ServiceBusBus(url, chosen.queue)
 
 
-class _Publishing:
+class _Publishing(ABC):
     """Keeps a connection open between messages; after a failure the next one begins anew."""
 
     def __init__(self, url: str, queue: str) -> None:
@@ -56,11 +57,13 @@ class _Publishing:
         self._turn = asyncio.Lock()
         self._sender: Any = None
 
+    @abstractmethod
     async def _enter(self, stack: AsyncExitStack) -> Any:
-        raise NotImplementedError
+        """Connect: what messages are sent by, closed with the stack."""
 
+    @abstractmethod
     async def _send(self, sender: Any, body: bytes) -> None:
-        raise NotImplementedError
+        """One message."""
 
     async def publish(self, body: bytes) -> None:
         async with self._turn:

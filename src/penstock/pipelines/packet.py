@@ -15,14 +15,7 @@ from typing import Any, BinaryIO
 
 from penstock.blobs import Store, Stored
 from penstock.documents import Announcer, Work, load_work
-from penstock.documents.packet import (
-    Merged,
-    Packet,
-    PacketDocument,
-    end_packet,
-    keep_merged,
-    load_packet,
-)
+from penstock.documents.packet import Merged, Packet, PacketDocument, end_packet, keep_merged, load_packet
 from penstock.engine import Context, Penstock
 from penstock.errors import NotFound, Permanent, Unreadable
 from penstock.extraction import Boxes

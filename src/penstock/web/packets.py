@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from penstock import documents
 from penstock.documents import Document, Message, Upload, find_collection
-from penstock.documents.packet import FROM_API, ShownPacket, Sourced, api_settings, list_packets, show_packets
-from penstock.documents.packets import WaitingPacket
+from penstock.documents.packet import FROM_API, Sourced, api_settings
+from penstock.documents.packets import ShownPacket, WaitingPacket, list_packets, show_packets
 from penstock.documents.wish import make_wish
 from penstock.engine.explain import explain
 from penstock.errors import BadRequest, BadValue, BodyTooLarge, NotFound

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, Query, Request, Response
 
 from penstock import documents
 from penstock.documents import Document, Event, Upload
-from penstock.documents.packet import show_packets
+from penstock.documents.packets import show_packets
 from penstock.engine.queue import sql as queue_sql
 from penstock.errors import BadRequest
 from penstock.web.bodies import check_head, pieces
