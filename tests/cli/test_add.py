@@ -137,7 +137,7 @@ async def test_adding_again(yard: Yard, tmp_path: Path) -> None:
     assert (await yard.ask("documents", "show", "gate.txt"))["version"] == 2
     assert "steel" in (await yard.penstock("documents", "text", "gate.txt"))[1]
     events = [each["event"] for each in (await yard.ask("documents", "history", "gate.txt"))["events"]]
-    assert events == ["accepted", "ready", "replaced", "ready"]
+    assert events == ["accepted", "attempt", "ready", "replaced", "attempt", "ready"]
 
     tried = await add(yard, folder / "drawing.pdf", "--replace", code=1)
     assert counts(tried) == (0, 1, 0, 1), "the same content that had failed is tried again"

@@ -73,12 +73,13 @@ async def test_weights_count(make_ledger: MakeLedger, concurrency: int) -> None:
         for share in ("light", "heavy", "other"):
             await ledger.enqueue(share, 400)
         async with ledger.working(concurrency):
-            await until(lambda: len(ledger.starts) >= 150, within=30)
-    got = Counter(ledger.starts[:150])
-    print(f"\n{dict(got)} of 150; fair are 90, 30, 30")  # noqa: T201  the measurement
-    assert 72 <= got["heavy"] <= 108
-    assert 20 <= got["light"] <= 40
-    assert 20 <= got["other"] <= 40
+            await until(lambda: len(ledger.starts) >= 400, within=30)
+    # Long enough that the last claim, which may be cut between two shares, does not decide.
+    got = Counter(ledger.starts[:400])
+    print(f"\n{dict(got)} of 400; fair are 240, 80, 80")  # noqa: T201  the measurement
+    assert 192 <= got["heavy"] <= 288
+    assert 54 <= got["light"] <= 106
+    assert 54 <= got["other"] <= 106
 
 
 async def test_a_hundred_paused_tenants_hide_nobody(make_ledger: MakeLedger) -> None:

@@ -30,8 +30,8 @@ BITE = 2_000  # rows that are removed in one transaction
 SLICE = 1_000  # terms whose long rows are looked for in one statement
 BYTES = 4 * 2**20  # of long rows that are written in one transaction
 PARTS = 1_000  # of those, at most
-REST = 0.5  # seconds between two bites, at most
-REST_TIMES = 2  # as long as the bite took: most questions meet none of them
+REST = 2.0  # seconds between two bites, at most
+REST_TIMES = 4  # as long as the bite took: most questions meet none of them, and find the cache as they left it
 
 Fence = Callable[[Session, str], Awaitable[None]]
 Part = tuple[str, int]  # a term's long row
