@@ -56,6 +56,17 @@ class Deliveries:
                     batch.append(await self._next())
         return batch
 
+    def rest(self) -> "list[AbstractIncomingMessage]":
+        """What is here and was not taken; it is not here any more."""
+        left = []
+        while not self._queue.empty():
+            message = self._queue.get_nowait()
+            if message is None:  # the end of the channel takes all of it back
+                self._queue.put_nowait(None)
+                break
+            left.append(message)
+        return left
+
     async def _next(self) -> "AbstractIncomingMessage":
         message = await self._queue.get()
         if message is None:
@@ -142,7 +153,7 @@ class RabbitSource:
                 self._tag = await queue.consume(deliveries.add)
             while room > 0 and ahead // 2 < self._ahead(room) <= 2 * ahead:  # else it is told another number
                 room = await self._bring(channel, queue, deliveries, room)
-            await self._stop_consuming(queue)
+            await self._stop_consuming(queue, deliveries)
 
     async def _bring(
         self, channel: "AbstractChannel", queue: "AbstractQueue", deliveries: Deliveries, room: int
@@ -155,17 +166,21 @@ class RabbitSource:
                 taken = await take(self._desk, batch, patience=PATIENCE)  # committed: now the broker may hear of it
                 room -= taken.new
                 if room <= 0:  # first: for each that is acknowledged the broker would send another
-                    await self._stop_consuming(queue)
+                    await self._stop_consuming(queue, deliveries)
                 async with asyncio.timeout(CALL):
                     await self._settle(batch, taken)
         await self._look(channel)
         return min(room, await self._desk.room())
 
-    async def _stop_consuming(self, queue: "AbstractQueue") -> None:
+    async def _stop_consuming(self, queue: "AbstractQueue", deliveries: Deliveries) -> None:
+        """For each that was acknowledged the broker has sent another: what came beyond the room goes back, for anybody."""
         if self._tag:
             async with asyncio.timeout(CALL):
                 await queue.cancel(self._tag)
             self._tag = ""
+        async with asyncio.timeout(CALL):
+            for delivery in deliveries.rest():
+                await delivery.reject(requeue=True)
 
     async def _settle(
         self, batch: "Sequence[Arrival[AbstractIncomingMessage]]", taken: "Taken[AbstractIncomingMessage]"
