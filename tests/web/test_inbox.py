@@ -91,7 +91,7 @@ async def test_what_is_not_signed_well_is_refused_alike(api: Api) -> None:
         "another number": {**good, "Penstock-Message-Id": "n"},
         "another time": {**good, "Penstock-Timestamp": str(now - 1)},
         "too old": sign_message(SECRET, "m", body, timestamp=now - 301),
-        "too new": sign_message(SECRET, "m", body, timestamp=now + 302),
+        "too new": sign_message(SECRET, "m", body, timestamp=now + 400),
         "no time": {**sign_message(SECRET, "m", body), "Penstock-Timestamp": "soon"},
         "a key": {**good, "Penstock-Signature": "", "Authorization": "Bearer pk_aaaaaaaa_" + "A" * 43},
         "letters": {**good, "Penstock-Signature": "v1=\u00e4"},
@@ -108,8 +108,8 @@ async def test_what_is_not_signed_well_is_refused_alike(api: Api) -> None:
     assert len(set(answers.values())) == 1, answers
     assert next(iter(answers.values()))[0] == 401
     assert await rows(api) == []
-    for skew in (-299, 299):
-        assert (await post(api, {"id": skew}, timestamp=now + skew)).status == 202
+    for skew in (-280, 280):  # from now on, and with room for a slow machine
+        assert (await post(api, {"id": skew}, timestamp=int(time.time()) + skew)).status == 202
 
 
 async def test_other_addresses_there_need_a_key(api: Api) -> None:

@@ -18,7 +18,7 @@ import secrets
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -145,7 +145,9 @@ class EmbeddedServer:
         admin = await self._connect_when_it_can()
         try:
             if not await admin.fetchval("select 1 from pg_database where datname = 'penstock'"):
-                await admin.execute("create database penstock")
+                # Somebody who was killed meanwhile may have asked for it, and the server made it after our look.
+                with suppress(asyncpg.DuplicateDatabaseError, asyncpg.UniqueViolationError):
+                    await admin.execute("create database penstock")
         finally:
             admin.terminate()
 
