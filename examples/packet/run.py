@@ -16,7 +16,7 @@ from pathlib import Path
 
 from papers import papers
 
-from penstock.documents import Document, Message, find_collection, show_document
+from penstock.documents import Document, Message, find_collection, show_documents
 from penstock.documents.packets import ShownPacket, show_packets
 from penstock.pipelines import Product
 from penstock.search import CollectionRef, Hit, Query, find
@@ -59,14 +59,10 @@ async def send(product: Product) -> int:
 
 
 async def until_over(product: Product, number: int) -> tuple[Document, ShownPacket]:
-    while True:
-        async with product.app.database.pool.session() as session:
-            found = await show_packets(session, [number])
-        if number in found:
-            document = await show_document(product.app, number)
-            if document.is_over:
-                return document, found[number]
+    while not (documents := await show_documents(product.app, [number])) or not documents[0].is_over:
         await asyncio.sleep(0.1)
+    async with product.app.database.pool.session() as session:  # only now: what was read before the end is not the end
+        return documents[0], (await show_packets(session, [number]))[number]
 
 
 async def ask(product: Product) -> Hit:
