@@ -59,7 +59,10 @@ async def send(product: Product) -> int:
 
 
 async def until_over(product: Product, number: int) -> tuple[Document, ShownPacket]:
-    while not (documents := await show_documents(product.app, [number])) or not documents[0].is_over:
+    while True:
+        documents = await show_documents(product.app, [number])
+        if documents and documents[0].is_over:
+            break
         await asyncio.sleep(0.1)
     async with product.app.database.pool.session() as session:  # only now: what was read before the end is not the end
         return documents[0], (await show_packets(session, [number]))[number]

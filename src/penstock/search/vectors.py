@@ -8,7 +8,8 @@ took 5 s): a job moves them (folding.py). The SQL is in vectors.sql.
 import asyncio
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -173,6 +174,17 @@ async def open_owner(database: Database) -> Session:
 
 
 async def _make(database: Database, table: VectorTable, dimensions: int) -> None:
+    async with making(database) as (session, schema):
+        there = VectorTable(table.model, schema)
+        for step in ("create_tail", "create_folded"):
+            await there.statement(step, dimensions=dimensions).run(session)
+        for step in ("store_tail_in_the_row", "store_folded_in_the_row", "index_tail", "index_folded", "guard"):
+            await there.statement(step).run(session)
+
+
+@asynccontextmanager
+async def making(database: Database) -> AsyncIterator[tuple[Session, str]]:
+    """A transaction that may make tables for vectors, and the schema of pgvector; one maker at a time."""
     role = await database.pool.repeat(lambda session: session.fetchval("select current_user"))
     session = await open_owner(database)
     try:
@@ -181,11 +193,7 @@ async def _make(database: Database, table: VectorTable, dimensions: int) -> None
             await templates.create_extension.run(session)
             extension = await templates.extension.first(session)
             _check_version(str(extension["version"]) if extension else "0")
-            there = VectorTable(table.model, extension["schema"] if extension else "public")
-            for step in ("create_tail", "create_folded"):
-                await there.statement(step, dimensions=dimensions).run(session)
-            for step in ("store_tail_in_the_row", "store_folded_in_the_row", "index_tail", "index_folded", "guard"):
-                await there.statement(step).run(session)
+            yield session, extension["schema"] if extension else "public"
             if database.settings.database_owner_url is not None:
                 await grant_use(session, role=role)
     except (asyncpg.FeatureNotSupportedError, asyncpg.UndefinedFileError) as error:
