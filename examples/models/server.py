@@ -14,6 +14,7 @@ import math
 import re
 import time
 import zlib
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -173,7 +174,5 @@ if __name__ == "__main__":
     arguments.add_argument("--port", type=int, default=8080, help="0 takes a free one")
     arguments.add_argument("--delay", type=float, default=0.0, help="seconds until each answer")
     chosen = arguments.parse_args()
-    try:
+    with suppress(KeyboardInterrupt):
         asyncio.run(serve(chosen.port, chosen.delay))
-    except KeyboardInterrupt:
-        pass
