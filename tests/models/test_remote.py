@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from pydantic import SecretStr
 
-from penstock.errors import Permanent, RateLimited, Transient
+from penstock.errors import Permanent, RateLimited, Transient, Unavailable
 from penstock.models.answer import seconds
 from penstock.models.remote import RemoteModel, batches
 from penstock.settings.outside import ModelSettings
@@ -139,7 +139,7 @@ async def test_a_half_answer_is_refused(model: RemoteModel, server: Server) -> N
         return response
 
     server.reply = half
-    assert "broke off" in await refused(model, Transient)
+    assert "broke off" in await refused(model, Unavailable)
 
 
 async def test_a_huge_answer_is_not_read_to_its_end(model: RemoteModel, server: Server) -> None:
@@ -170,9 +170,35 @@ async def test_a_server_that_hangs_ends_with_the_deadline(server: Server) -> Non
     await model.aclose()
 
 
+async def test_a_server_that_drips_ends_with_the_deadline(server: Server) -> None:
+    """Each byte comes soon enough; all of them together do not."""
+
+    async def drip(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" ")
+            await asyncio.sleep(0.02)
+
+    server.reply = drip
+    model = RemoteModel("far", choose(server, timeout="200ms"))
+    assert "in time" in await refused(model, TimeoutError)
+    await model.aclose()
+
+
+async def test_one_vector_too_few_or_too_many_is_refused(model: RemoteModel, server: Server) -> None:
+    for wrong in (slice(1), slice(1, None)):
+        server.gives(lambda body, wrong=wrong: {"data": told(body)[wrong]})  # type: ignore[misc]
+        with pytest.raises(Transient, match="gave 1 vectors for 2 texts"):
+            await model.embed(["a", "bb"])
+    server.gives(lambda body: {"data": [*told(body), {"index": 2, "embedding": [1, 2, 3]}]})
+    with pytest.raises(Transient, match="for a text that was not sent"):
+        await model.embed(["a", "bb"])
+
+
 async def test_nobody_there_names_the_address(server: Server, unused_tcp_port: int) -> None:
     model = RemoteModel("far", choose(server, url=f"http://127.0.0.1:{unused_tcp_port}"))
-    assert f"127.0.0.1:{unused_tcp_port}" in await refused(model, Transient)
+    assert f"127.0.0.1:{unused_tcp_port}" in await refused(model, Unavailable)
     await model.aclose()
 
 
@@ -196,10 +222,14 @@ def test_a_retry_after_of_any_form() -> None:
     assert [seconds(text) for text in given] == [3, 0.5, 0, 3600, None, None, None, None, 0]
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 408])
-async def test_a_failure_of_the_server_passes(model: RemoteModel, server: Server, status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "kind"), [(500, Unavailable), (502, Unavailable), (503, Unavailable), (408, Transient)]
+)
+async def test_a_failure_of_the_server_passes(
+    model: RemoteModel, server: Server, status: int, kind: type[Exception]
+) -> None:
     server.says(status, "<h1>oops</h1>")
-    assert f"({status})" in await refused(model, Transient)
+    assert f"({status})" in await refused(model, kind)
     server.reply = server.well
     assert (await model.embed(["a"])).any()
 
