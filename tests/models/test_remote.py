@@ -18,6 +18,7 @@ from penstock.models.remote import RemoteModel, batches
 from penstock.settings.outside import ModelSettings
 from penstock.telemetry import mask
 from tests.models.endpoint import Server, serve, told
+from tests.waiting import until
 
 SECRET = "sk-canary-4711"
 
@@ -86,6 +87,65 @@ async def test_requests_are_bounded_by_texts_and_by_characters(server: Server) -
 def test_batches_keep_every_place() -> None:
     texts = ["x" * (number % 7) for number in range(50)]
     assert [place for batch in batches(texts, range(50), 4, 9) for place in batch] == list(range(50))
+
+
+class Gate:
+    """Lets nobody through until it is opened; then answers, unless a text is bad."""
+
+    def __init__(self, server: Server) -> None:
+        self.opened = asyncio.Event()
+        self._server = server
+        server.reply = self.answer
+
+    async def answer(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        await self.opened.wait()
+        if "bad" in body["input"]:
+            return web.Response(status=400)
+        return await self._server.well(request, body)
+
+
+async def test_texts_of_several_callers_share_a_request(model: RemoteModel, server: Server) -> None:
+    """Who comes while all turns are taken; each gets the rows of its own texts."""
+    gate = Gate(server)
+    calls = [asyncio.create_task(model.embed(["x" * number, "y"])) for number in range(1, 41)]
+    await until(lambda: len(server.asked) == 4)
+    gate.opened.set()
+    for number, call in enumerate(calls, 1):
+        rows = await call
+        assert (rows[:, 0] / rows[:, 1]) == pytest.approx([number, 1])
+    assert [len(body["input"]) for body in server.asked] == [2, 2, 2, 2, 64, 8]
+
+
+async def test_a_bad_text_is_the_failure_of_its_own_caller(model: RemoteModel, server: Server) -> None:
+    gate = Gate(server)
+    calls = [asyncio.create_task(model.embed([text])) for text in ("a", "a", "a", "a", "b", "bad", "cc", "gone")]
+    await until(lambda: len(server.asked) == 4)
+    calls[-1].cancel()
+    await asyncio.sleep(0)
+    gate.opened.set()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(end).__name__ for end in ends] == ["ndarray"] * 5 + ["Permanent", "ndarray", "CancelledError"]
+    assert [body["input"] for body in server.asked[4:]] == [["b", "bad", "cc"], ["b"], ["bad"], ["cc"]]
+
+
+async def test_patience_is_for_all_callers_of_a_request(model: RemoteModel, server: Server) -> None:
+    gate = Gate(server)
+    calls = [asyncio.create_task(model.embed(["a"])) for _ in range(6)]
+    await until(lambda: len(server.asked) == 4)
+    server.says(429, Retry_After="7")
+    gate.opened.set()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(end).__name__ for end in ends[4:]] == ["RateLimited"] * 2
+    assert len(server.asked) == 5
+
+
+async def test_closing_ends_those_who_wait(model: RemoteModel, server: Server) -> None:
+    Gate(server)
+    calls = [asyncio.create_task(model.embed(["a"])) for _ in range(6)]
+    await until(lambda: len(server.asked) == 4)
+    await model.aclose()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(end).__name__ for end in ends} == {"CancelledError"}
 
 
 async def test_another_dimension_is_told_with_both_numbers(model: RemoteModel, server: Server) -> None:

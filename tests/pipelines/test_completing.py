@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +80,11 @@ class Mill:
             await self.app.enqueue_many([self.completing.call("why?")] * max(0, waiting - left))
             await asyncio.sleep(0.1)
 
-    async def until_level(self, name: str, reached: Callable[[float], bool]) -> None:
+    async def until_level(self, name: str, level: float) -> None:
         async with asyncio.timeout(20):
             while True:
                 async with self.app.database.pool.session() as session:
-                    if any(limit.name == name and reached(limit.level) for limit in await list_limits(session)):
+                    if any(limit.name == name and limit.level == level for limit in await list_limits(session)):
                         return
                 await asyncio.sleep(0.05)
 
@@ -205,20 +204,22 @@ async def test_a_question_that_fails_while_others_are_answered_is_given_up(
 async def test_the_level_falls_with_timeouts_and_rises_again(
     database_url: DatabaseUrl, tmp_path: Path, chat: Chat
 ) -> None:
-    mill = Mill(database_url, tmp_path, llms={"main": llm(chat, permits=16, timeout="250ms", retries=100)})
-    well, number = slow(0.04), count()
+    mill = Mill(database_url, tmp_path, llms={"main": llm(chat, permits=4, timeout="2s")})
+    chat.usual, open_gate = slow(0.05), asyncio.Event()
 
-    async def overloaded(request: Any, asked: dict[str, Any]) -> Any:
-        return await (stuck if next(number) % 4 == 0 else well)(request, asked)
+    async def gated(request: Any, asked: dict[str, Any]) -> Any:
+        await open_gate.wait()
+        return await slow(0.05)(request, asked)
 
     async with mill.app, mill.working():
-        chat.usual = well
-        feeding = asyncio.create_task(mill.feed(100))
-        for reply, reached in ((well, lambda level: level >= 12), (overloaded, lambda level: level <= 4)) * 2:
-            chat.usual = reply
-            await mill.until_level("llm-main", reached)
-        chat.usual = well
-        await mill.until_level("llm-main", lambda level: level >= 12)
+        feeding = asyncio.create_task(mill.feed(20))
+        await mill.until_level("llm-main", 4)
+        chat.next.extend([stuck] * 4)
+        chat.usual = gated
+        await mill.until_level("llm-main", 2)
+        assert chat.inside <= 2, "and so are the calls"
+        open_gate.set()
+        await mill.until_level("llm-main", 4)
         feeding.cancel()
         await asyncio.gather(feeding, return_exceptions=True)
 

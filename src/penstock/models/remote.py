@@ -2,7 +2,8 @@
 
 Nothing of an answer is believed: its size, the order, count and dimensions of its vectors, and that they are numbers are
 checked (answer.py). What goes wrong is told in the words of the engine: `RateLimited`, `Transient` and a timeout come again,
-`Unavailable` without a charge, `Permanent` does not. The key is in the header of the request and nowhere else (endpoint.py).
+`Unavailable` without a charge, `Permanent` does not. Small texts of several callers share a request (together.py). The key is
+in the header of the request and nowhere else (endpoint.py).
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.models.answer import failure, vectors
 from penstock.models.endpoint import PIECE, Endpoint
+from penstock.models.together import Together
 from penstock.settings.outside import ModelSettings
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ class RemoteModel:
         self.dimensions = settings.dimensions
         self._settings = settings
         self._endpoint = Endpoint(f"model {name}", settings)
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._together = Together(self._vectors, AT_ONCE, settings.batch, settings.batch_characters)
 
     async def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]":
         """One row of length 1 for each text, zeros for a blank one, which servers refuse."""
@@ -38,14 +40,17 @@ class RemoteModel:
         rows = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         written = [place for place, text in enumerate(texts) if text.strip()]
         for places in batches(texts, written, self._settings.batch, self._settings.batch_characters):
-            async with self._turns:
-                answer = await self._ask([texts[place] for place in places])
-            # off the loop: reading a megabyte of numbers takes 30 ms
-            rows[places] = await asyncio.to_thread(vectors, self.name, answer, len(places), self.dimensions)
+            rows[places] = await self._together.embed([texts[place] for place in places])
         return rows
 
     async def aclose(self) -> None:
+        await self._together.aclose()
         await self._endpoint.aclose()
+
+    async def _vectors(self, texts: list[str]) -> "NDArray[np.float32]":
+        answer = await self._ask(texts)
+        # off the loop: reading a megabyte of numbers takes 30 ms
+        return await asyncio.to_thread(vectors, self.name, answer, len(texts), self.dimensions)
 
     async def _ask(self, texts: list[str]) -> bytes:
         body: dict[str, Any] = {"model": self._settings.model, "input": texts, "encoding_format": "float"}
