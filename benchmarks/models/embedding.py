@@ -1,8 +1,8 @@
 """Embedding by a model behind an address: how many calls do the chunks of real documents take?
 
-The documents are those of `./dev bench documents`, once each and without OCR. The server counts calls and texts; one call for
-each text is what a program does that embeds chunk by chunk. Each call takes half a second: documents that come meanwhile share
-the next one.
+The documents are those of `./dev bench documents`, four salted copies of each, most of them of a few chunks, prepared by one
+worker without OCR. The server counts calls and texts; one call for each text is what a program does that embeds chunk by
+chunk. Each call takes half a second: documents that come meanwhile share the next one.
 """
 
 import shutil
@@ -14,12 +14,13 @@ from benchmarks.report import Row
 from benchmarks.stage import SideFailed, Stage
 
 SECONDS = 0.5
+COPIES = 4
 
 
 async def measure(stage: Stage) -> list[Row]:
     folder, home = stage.home / "embedded", stage.home / "embedding"
     folder.mkdir()
-    files = make_files(folder, 1)
+    files = make_files(folder, COPIES)
     url = await stage.empty_database("embedding")
     async with model_server(SECONDS) as server:
         installed = Installed(
@@ -31,7 +32,9 @@ async def measure(stage: Stage) -> list[Row]:
             PENSTOCK_MODELS__FAR__MODEL="slow",
             PENSTOCK_MODELS__FAR__DIMENSIONS=str(DIMENSIONS),
         )
-        added = await installed.command("add", str(folder))
+        await installed.command("status")
+        async with installed.running("worker"):
+            added = await installed.command("add", str(folder), "--wait")
         counts = await server.counts()
     shutil.rmtree(folder)
     shutil.rmtree(home)

@@ -1,6 +1,7 @@
 """Texts of several callers in one request: who comes while all turns are taken goes with others in the next one.
 
-A request has no more texts and characters than one of a single caller may have. When one of several callers fails, each of them
+Requests that are less than half full have half of the turns, so that small ones find company: most documents are small. A
+request has no more texts and characters than one of a single caller may have. When one of several callers fails, each of them
 is asked for alone, so that nobody pays for another's text. A caller that is cancelled leaves, and the others stay.
 """
 
@@ -44,14 +45,19 @@ class Together:
         self._texts = texts
         self._characters = characters
         self._waiting: deque[Caller] = deque()
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: dict[asyncio.Task[None], bool] = {}  # whether it is a small one
 
     async def embed(self, texts: list[str]) -> "Rows":
         """A row for each text; texts are no more than fit into one request."""
         caller = Caller(texts, asyncio.get_running_loop().create_future())
         self._waiting.append(caller)
         self._begin()
-        return await caller.rows
+        try:
+            return await caller.rows
+        except asyncio.CancelledError:
+            if caller in self._waiting:
+                self._waiting.remove(caller)
+            raise
 
     async def aclose(self) -> None:
         while self._waiting:
@@ -63,27 +69,32 @@ class Together:
     def _begin(self) -> None:
         while len(self._under_way) < self._turns and (callers := self._next()):
             task = asyncio.create_task(self._serve(callers))
-            self._under_way.add(task)
+            self._under_way[task] = self._is_small(callers)
             task.add_done_callback(self._end)
 
     def _end(self, task: "asyncio.Task[None]") -> None:
-        self._under_way.discard(task)
+        del self._under_way[task]
         self._begin()
 
     def _next(self) -> list[Caller]:
-        """Those who fit into one request, in the order in which they came."""
+        """Those who fit into one request, in the order in which they came; nobody while others may still come along."""
         callers: list[Caller] = []
         texts = characters = 0
-        while self._waiting:
-            caller = self._waiting[0]
+        for caller in self._waiting:
             texts += len(caller.texts)
             characters += caller.characters
             if callers and (texts > self._texts or characters > self._characters):
                 break
+            callers.append(caller)
+        if self._is_small(callers) and 2 * sum(self._under_way.values()) >= self._turns:
+            return []
+        for _ in callers:
             self._waiting.popleft()
-            if not caller.rows.done():  # cancelled
-                callers.append(caller)
         return callers
+
+    def _is_small(self, callers: list[Caller]) -> bool:
+        texts, characters = (sum(len(each.texts) for each in callers), sum(each.characters for each in callers))
+        return 2 * texts < self._texts and 2 * characters < self._characters
 
     async def _serve(self, callers: list[Caller]) -> None:
         try:
