@@ -110,13 +110,14 @@ async def read(product: Product, *, within: float = 30) -> None:
     await over(product, within=within)
 
 
-async def over(product: Product, *, within: float = 30) -> None:
+async def over(product: Product, *, within: float = 30, every: float = 0.02) -> None:
+    """No batch is under way; who counts connections looks less often."""
     busy = (
         "select from penstock.jobs join penstock.lanes on lanes.id = lane where kind = 'memo.batch' and state <> 'dead'"
     )
     async with asyncio.timeout(within):
         while await rows(product, busy):  # noqa: ASYNC110  it is in the database
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(every)
 
 
 async def memos_of(product: Product, stream: str = "mill") -> list[Any]:

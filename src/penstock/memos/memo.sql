@@ -46,10 +46,10 @@ on conflict do nothing
 -- name: find_words
 -- Any of the words counts. The text of a query that asks for all of them has & between words, and nothing else.
 select memo.id
-from replace(plainto_tsquery(:language::text::regconfig, :question)::text, ' & ', ' | ')::tsquery as asked
-join penstock.memos as memo on memo.words @@ asked
+from (select replace(plainto_tsquery(:language::text::regconfig, :question)::text, ' & ', ' | ')::tsquery as words) as asked
+join penstock.memos as memo on memo.words @@ asked.words
 where memo.tenant = :tenant and (:stream::bigint is null or memo.stream_id = :stream) and (:every::boolean or memo.state = 'live')
-order by ts_rank(memo.words, asked, 1) desc, memo.id desc limit :most
+order by ts_rank(memo.words, asked.words, 1) desc, memo.id desc limit :most
 
 -- name: recent_streams
 select id from penstock.streams where tenant = :tenant and deleted_at is null order by posted_at desc nulls last limit :most

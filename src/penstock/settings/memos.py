@@ -42,7 +42,7 @@ class MemoSettings(Section):
         40_000, ge=1_000, le=400_000, description="Characters of them, at most; a longer message is read alone."
     )
     at_once: Whole = Field(
-        8, ge=1, le=500, description="Batches that a worker handles at once; those that wait for a model do not count."
+        4, ge=1, le=100, description="Batches that a worker handles at once; those that wait for a model do not count."
     )
     check_every: Duration = Field(
         timedelta(seconds=30), gt=timedelta(0), description="How often new messages are looked for."
