@@ -115,9 +115,15 @@ async def over(product: Product, *, within: float = 30, every: float = 0.02) -> 
     busy = (
         "select from penstock.jobs join penstock.lanes on lanes.id = lane where kind = 'memo.batch' and state <> 'dead'"
     )
+    await until(product, f"select 1 where not exists ({busy})", within=within, every=every)
+
+
+async def until(product: Product, query: str, *, within: float = 20, every: float = 0.02) -> list[Any]:
+    """The rows of a query, as soon as there are some."""
     async with asyncio.timeout(within):
-        while await rows(product, busy):  # noqa: ASYNC110  it is in the database
+        while not (found := await rows(product, query)):  # noqa: ASYNC110  it is in the database
             await asyncio.sleep(every)
+    return found
 
 
 async def memos_of(product: Product, stream: str = "mill") -> list[Any]:

@@ -170,9 +170,7 @@ async def list_streams(
 ) -> Page[StreamShown, str]:
     """Streams by name."""
     caller.needs_all_collections("see streams")
-    found = await _ask(
-        caller, partial(memos.list_streams, after=after.replace("\0", ""), most=limit + 1, tenant=caller.tenant)
-    )
+    found = await _ask(caller, partial(memos.list_streams, after=after, most=limit + 1, tenant=caller.tenant))
     return cut([StreamShown.model_validate(each) for each in found], limit, lambda each: each.name)
 
 
@@ -231,7 +229,7 @@ async def list_memos(
     caller.needs_all_collections("see memos")
     chosen = None if stream is None else (await _find(caller, stream)).id
     if q.strip():
-        question = memos.Question(q.replace("\0", " "), caller.tenant, chosen, k, every)
+        question = memos.Question(q, caller.tenant, chosen, k, every)
         found = await memos.find_memos(caller.app.database, caller.product.models, question, caller.app.settings.memos)
         return Page(items=[MemoShown.model_validate(each) for each in found], next=None)
     found = await _ask(
