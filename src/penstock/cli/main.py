@@ -29,6 +29,7 @@ from penstock.cli import (
     jobs,
     key,
     limits,
+    memos,
     metrics,
     model,
     packet,
@@ -37,6 +38,7 @@ from penstock.cli import (
     schedule,
     search,
     status,
+    streams,
     up,
     why,
 )
@@ -61,6 +63,8 @@ app.add_typer(documents.app, name="documents")
 app.add_typer(packet.app, name="packet")
 app.command("sources")(inbox.sources)
 app.add_typer(inbox.app, name="inbox")
+app.command("streams")(streams.streams)
+app.command("memos")(memos.memos)
 app.command("delete")(delete.delete)
 app.command("restore")(delete.restore)
 app.command("receipt")(delete.receipt)

@@ -22,6 +22,8 @@ from penstock.pipelines.completing import QUEUE as LLM_QUEUE
 from penstock.pipelines.completing import Completing
 from penstock.pipelines.document import Preparing
 from penstock.pipelines.embedding import model_limit
+from penstock.pipelines.memo import QUEUE as MEMOS_QUEUE
+from penstock.pipelines.memo import Remembering
 from penstock.pipelines.message import Taking
 from penstock.pipelines.packet import Packing
 from penstock.pipelines.reembedding import Reembedding
@@ -75,6 +77,7 @@ class Product:
         self.app.schedule("tidy-documents", "every 1m", self.app.kinds["tidy_documents"](), overlap="skip")
         self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(Checking(self.app, self.store).check_documents)
         self.app.schedule("check-documents", "every 5m", self.app.kinds["check_documents"](), overlap="skip")
+        self.remembering = Remembering(self.app, self.completing, self.models)
 
         self.trigger = Trigger(self.app, UPKEEP_QUEUE) if self.settings.bus.type != "off" else None
         if self.trigger is not None:
@@ -90,6 +93,7 @@ class Product:
         """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
         documents = 4 * self.settings.extraction.children + 4
         others = {INBOX_QUEUE: 16, UPKEEP_QUEUE: 3, MODELS_QUEUE: 1, LLM_QUEUE: self.completing.slots}
+        others[MEMOS_QUEUE] = self.settings.memos.at_once
         return {QUEUE: documents, **others}
 
     async def __aenter__(self) -> Self:
