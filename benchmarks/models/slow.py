@@ -1,29 +1,39 @@
 """A server of models that takes its time: `python -m benchmarks.models.slow SECONDS`. It prints its port, and counts.
 
-It answers every call after so many seconds, however many there are. `GET /counts` tells when each call was answered, and how
-many were under way at once at most; `DELETE /counts` forgets it.
+It answers every call after so many seconds, however many there are; who asks for memos gets one of each message. `GET
+/counts` tells when each call was answered, and how many were under way at once at most; `DELETE /counts` forgets it.
 """
 
 import asyncio
 import json
 import sys
+from typing import Any
 
 from aiohttp import web
 
 from benchmarks.cost import clock
 from benchmarks.models.server import DIMENSIONS
 
-COMPLETION = json.dumps(
-    {
-        "object": "chat.completion",
-        "model": "slow",
-        "choices": [
-            {"index": 0, "message": {"role": "assistant", "content": "Nobody is there."}, "finish_reason": "stop"}
-        ],
-        "usage": {"prompt_tokens": 100, "completion_tokens": 4, "total_tokens": 104},
-    }
-)
 VECTOR = [1.0] * DIMENSIONS
+
+
+def completion(text: str) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 100, "completion_tokens": 4, "total_tokens": 104}
+    return {"object": "chat.completion", "model": "slow", "choices": [choice], "usage": usage}
+
+
+COMPLETION = json.dumps(completion("Nobody is there."))
+
+
+def remember(asked: dict[str, Any]) -> dict[str, Any]:
+    """Each message is a memo, word by word, and no two memos are alike."""
+    lines = [json.loads(line) for line in asked["messages"][-1]["content"].split("\n")[1:-1]]
+    if "verdicts" in asked["response_format"]["json_schema"]["schema"]["properties"]:
+        return {"verdicts": [{"pair": line["pair"], "verdict": "different"} for line in lines]}
+    numbered = [line for line in lines if "number" in line]
+    told = {"kind": "fact", "confidence": 0.9}
+    return {"memos": [told | {"text": line["text"], "messages": [line["number"]]} for line in numbered]}
 
 
 class Counting:
@@ -38,9 +48,11 @@ class Counting:
         self.texts = self.inside = self.most = 0
 
     async def complete(self, request: web.Request) -> web.Response:
-        await request.read()
+        asked = await request.json()
         await self._take_time()
-        return web.Response(text=COMPLETION, content_type="application/json")
+        if "response_format" not in asked:
+            return web.Response(text=COMPLETION, content_type="application/json")
+        return web.json_response(completion(json.dumps(remember(asked))))
 
     async def embed(self, request: web.Request) -> web.Response:
         texts = (await request.json())["input"]
