@@ -58,20 +58,19 @@ async def explain_anything(app: Penstock, reference: str, *, tenant: str = "defa
 async def _explain_number(app: Penstock, number: int, tenant: str) -> Explanation:
     """Documents, jobs and messages share one sequence; only a message and what it became have the same number."""
     if number <= LARGEST:
-        job = await app.why(number)
-        if job.state != "not found":
-            return job
-        message = await explain_message(app, number, tenant=tenant)
-        try:
+        [found] = await app.database.pool.repeat(partial(sql.numbered, number=number, tenant=tenant))
+        message = await explain_message(app, number, tenant=tenant) if found["message"] else None
+        if found["document"]:
             told = await explain_document(app, number, tenant=tenant)
-        except NotFound:
-            if message is not None:
-                return message
-        else:
             if message is None or message.state == "taken":
                 return told
             newer = f"{told.sentence} Newer content of it waits: {message.sentence}"
             return Explanation(newer, told.state, told.evidence | message.evidence, message.because)
+        if message is not None:
+            return message
+        job = await app.why(number)
+        if job.state != "not found":
+            return job
     sentence = f"There is no job {number}, neither alive nor in the history, and no document or message of this number."
     return Explanation(sentence, "not found", {}, "not found")
 

@@ -80,7 +80,7 @@ def tell_source(row: dict[str, Any], chosen: SourceSettings | None) -> tuple[str
     if row["error"] is not None:
         return "trouble", (
             f"does not answer since {moment(row['error_since'], now)}: {row['error'].rstrip('.')}. It is tried again all the "
-            f"time; check its address and credentials in [sources.{row['name']}]."
+            f"time; check its address and credentials in [sources.{row['name']}], then `penstock sources check {row['name']}`."
         )
     if chosen is None:
         return "unknown", (

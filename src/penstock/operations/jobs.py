@@ -70,7 +70,7 @@ def examine_breakers(limits: list[LimitState]) -> Iterator[Finding]:
                 f"The breaker of {limit.name} is {limit.breaker}. Nothing that needs it runs; it closes by itself when a probe "
                 "succeeds. If the cause is mended, there is no need to wait:"
             )
-            yield Finding("breaker-open", said, f"penstock limits close {limit.name}", limit.as_json())
+            yield Finding("breaker-open", said, f"penstock limits close {shlex.quote(limit.name)}", limit.as_json())
 
 
 def examine_limits(limits: list[LimitState]) -> Iterator[Finding]:
@@ -80,7 +80,7 @@ def examine_limits(limits: list[LimitState]) -> Iterator[Finding]:
             said = (
                 f"All {counted(limit.permits, 'permit')} of {limit.name} are in use, and "
                 f"{counted(limit.waiting, 'call')} wait: "
-                f"{', '.join(limit.kinds)} go no faster. If {limit.name} bears more, declare more permits and "
-                "restart the workers."
+                f"{', '.join(limit.kinds)} go no faster. If {limit.name} bears more, give it more permits:"
             )
-            yield Finding("limit-full", said, "penstock limits", limit.as_json(), note=True)
+            command = f"penstock limits set {shlex.quote(limit.name)} {limit.permits + limit.waiting}"
+            yield Finding("limit-full", said, command, limit.as_json(), note=True)
