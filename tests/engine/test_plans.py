@@ -56,7 +56,7 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
     "walk_jobs": (listing.walk_jobs, LIST | {"state": "dead", "window": 50_000}),
     "walked_to": (listing.walked_to, {"after": 0, "window": 50_000}),
     **{
-        f"few_{state}": (getattr(listing, f"few_{state}"), LIST | {"bound": 10_001})
+        f"few_{state}": (getattr(listing, f"few_{state}"), LIST | {"bound": 2_001})
         for state in ("ready", "later", "running", "waiting", "dead")
     },
     "beat": (fleet.beat, {"worker_id": 1, "draining": False, "load": "{}"}),

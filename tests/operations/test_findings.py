@@ -219,7 +219,9 @@ async def test_a_language_model_that_nobody_has(yard: Yard) -> None:
         await yard.worker()
         job = await yard.enqueue("llm.complete.main", queue="llm", messages=[{"role": "user", "content": "why?"}])
         finding = await found(yard, "no-llm")
-        assert finding.command == "env 'PENSTOCK_LLMS__MAIN__URL=https://…' 'PENSTOCK_LLMS__MAIN__MODEL=…' penstock worker"
+        assert (
+            finding.command == "env 'PENSTOCK_LLMS__MAIN__URL=https://…' 'PENSTOCK_LLMS__MAIN__MODEL=…' penstock worker"
+        )
         await obey(yard, finding, {"https://…": chat.url, "MODEL=…": "MODEL=gpt-tiny"})
         await vanished(yard, "no-llm")
         await yard.until_state(job, "done")

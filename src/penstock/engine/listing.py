@@ -14,7 +14,7 @@ from penstock.database import Session, statements
 
 sql = statements(__file__)
 
-FEW = 10_000  # jobs of one state that are read from its index
+FEW = 2_000  # jobs of one state that are read from its index
 WINDOW = 50_000  # jobs that are looked through for one page
 
 
