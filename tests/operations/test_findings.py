@@ -104,14 +104,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 async def test_clocks_that_differ(yard: Yard) -> None:
     """The command shows both; setting the wrong one is done on its machine, which is the test's own clock here."""
-    await yard.run("update penstock.test_clock set shift = interval '1 hour'")
+    await yard.run("update penstock.test_clock set shift = interval '61 minutes'")
     finding = await found(yard, "clock-skew")
     assert "The clock of the database is 1 h ahead of that of this machine" in finding.sentence
     assert "Penstock sets no clock: set the one that is wrong, on its machine" in finding.sentence
     said, left = await obey_in_a_shell(yard, finding)
     assert "clock-skew" in [one["name"] for one in left]
     ours, theirs = (datetime.fromisoformat(line).replace(tzinfo=None) for line in said.splitlines()[-2:])
-    assert abs(theirs - ours - timedelta(hours=1)) < timedelta(minutes=1)
+    assert abs(theirs - ours - timedelta(minutes=61)) < timedelta(minutes=1)
     await yard.run("update penstock.test_clock set shift = interval '-1 hour'")
     assert " behind that of this machine" in (await found(yard, "clock-skew")).sentence
 
@@ -200,7 +200,7 @@ async def test_a_limit_whose_permits_are_all_in_use(yard: Yard) -> None:
         await yard.enqueue("read")
     finding = await found(yard, "limit-full")
     assert finding.note
-    assert "All 1 permit of scanner are in use, and 1 call wait: read go no faster" in finding.sentence
+    assert "The only permit of scanner is in use, and 1 call waits: read goes no faster" in finding.sentence
     assert finding.command == "penstock limits set scanner 2"
     await obey(yard, finding)
     await vanished(yard, "limit-full")
@@ -287,7 +287,7 @@ async def test_a_source_in_trouble_and_one_that_nobody_reads(yard: Yard) -> None
     await yard.run(receive, '{"name": "a.txt", "content": "aGVsbG8="}', job)
     await yard.run("update penstock.jobs set args = json_build_object('message', (select id from penstock.inbox))")
     full = (await told())["source-full"]
-    assert "is not read further: 1 message wait" in full.sentence
+    assert "is not read further: 1 message waits" in full.sentence
     assert late.command == full.command == "penstock worker"
     worker = await obey(yard, full)
     assert worker is not None

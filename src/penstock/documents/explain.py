@@ -7,6 +7,8 @@ in the evidence as it is. `explain_anything` is for who has only a number or a n
 from functools import partial
 from typing import Any
 
+from asyncpg import Record
+
 from penstock.database import Session, statements
 from penstock.documents.catalog import Document, show_document
 from penstock.documents.explain_inbox import explain_message, explain_source, find_message
@@ -99,7 +101,7 @@ async def explain_document(app: Penstock, document: int, *, tenant: str = "defau
     elif found.status == "deleted":
         because, sentence = "deleted", await _tell_deleted(app, found, tenant, evidence)
     else:
-        because, sentence = _tell_over(found)
+        because, sentence = _tell_over(found, packet)
     noun = "Document" if packet is None else "Packet"
     return Explanation(f"{noun} {found.id} ({found.name}){sentence}", found.status, evidence, because)
 
@@ -112,9 +114,9 @@ async def _explain_job(session: Session, number: int, document: Document) -> Exp
     return await explain(session, number, pace=pace_of(row, "documents of its size"))
 
 
-def _tell_over(document: Document) -> tuple[str, str]:
+def _tell_over(document: Document, packet: Record | None) -> tuple[str, str]:
     if document.status == "ready":
-        return "ready", _tell_ready(document)
+        return "ready", _tell_ready(document, packet)
     cancelled = (document.error or {}).get("class") == "Cancelled"
     return "cancelled" if cancelled else "failed", _tell_failed(document)
 
@@ -131,8 +133,12 @@ async def _tell_deleted(app: Penstock, document: Document, tenant: str, evidence
     return f"{said} and removed{looked} (`penstock receipt {document.id}`). Add it again to have it back."
 
 
-def _tell_ready(document: Document) -> str:
-    said = f" is ready: {counted(document.pages or 0, 'page')}, {counted(document.chunks or 0, 'chunk')}"
+def _tell_ready(document: Document, packet: Record | None) -> str:
+    """What search finds of a packet are the documents in it."""
+    made = counted(document.chunks or 0, "chunk")
+    if packet is not None:
+        made = f"{packet['ready']:,} of {counted(packet['documents'], 'document')}"
+    said = f" is ready: {counted(document.pages or 0, 'page')}, {made}"
     if not document.gaps:
         return f"{said}, and search finds it."
     shown = "; ".join(_tell_gap(gap) for gap in document.gaps[:3])
