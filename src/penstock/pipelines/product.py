@@ -24,6 +24,9 @@ from penstock.pipelines.document import Preparing
 from penstock.pipelines.embedding import model_limit
 from penstock.pipelines.message import Taking
 from penstock.pipelines.packet import Packing
+from penstock.pipelines.redriving import QUEUE as REDRIVE_QUEUE
+from penstock.pipelines.redriving import SLOTS as REDRIVE_SLOTS
+from penstock.pipelines.redriving import Redriving
 from penstock.pipelines.reembedding import Reembedding
 from penstock.pipelines.removal import Removal
 from penstock.pipelines.trigger import Trigger
@@ -54,6 +57,7 @@ class Product:
         for name in self.settings.models:
             self.app.limit(model_limit(name), MODEL_CALLS)
         self.completing = Completing(self.app)
+        self.redriving = Redriving(self.app, self.announcer)
         limits = self.settings.limits
         self.app.job(queue=QUEUE, timeout="1h", retries=3, depth=limits.waiting)(preparing.prepare_document)
         self.app.job(queue=QUEUE, timeout="1h", retries=3)(preparing.ocr_pages)
@@ -90,7 +94,7 @@ class Product:
         """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
         documents = 4 * self.settings.extraction.children + 4
         others = {INBOX_QUEUE: 16, UPKEEP_QUEUE: 3, MODELS_QUEUE: 1, LLM_QUEUE: self.completing.slots}
-        return {QUEUE: documents, **others}
+        return {QUEUE: documents, REDRIVE_QUEUE: REDRIVE_SLOTS, **others}
 
     async def __aenter__(self) -> Self:
         await self.app.__aenter__()

@@ -15,3 +15,8 @@ create table penstock.hosts (
 -- -- memos --------------------------------------------------------------------------------------------------------------
 
 -- -- another index ------------------------------------------------------------------------------------------------------
+
+-- -- jobs ---------------------------------------------------------------------------------------------------------------
+
+-- Permits by the will of a person (`penstock limits set`), which count in place of those that workers declare.
+alter table penstock.limits add column chosen int check (chosen > 0);
