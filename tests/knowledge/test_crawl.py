@@ -53,6 +53,7 @@ def furnish(site: Website) -> None:
             "/broken",
             "/p.png",
             "/notes.txt",
+            "/index.html",
         ],
         "/a": ["/b/", "/deep/1"],
         "/b/": ["/", "c"],
@@ -74,6 +75,7 @@ def furnish(site: Website) -> None:
     site.pages["/print"] = site.pages["/a"].replace(b"</head>", b'<link rel=canonical href="/a"></head>')  # type: ignore[union-attr]
     site.put("/hidden", "Not for search.", "/behind", head='<meta name="robots" content="noindex">')
     site.put("/behind", "The page behind the hidden one.")
+    site.pages["/index.html"] = site.pages["/"]
     site.pages["/p.png"] = says(b"\x89PNG", kind="image/png")
     site.pages["/notes.txt"] = PDF_LIKE
 
@@ -90,6 +92,7 @@ async def test_a_site_becomes_documents(database_url: DatabaseUrl, tmp_path: Pat
         assert {path: page.reason for path, page in pages.items() if page.state in {"skipped", "failed"}} == {
             "/old": f"It redirects to {site.url('/moved-to')}.",
             "/print": f"Its canonical address is {site.url('/a')}, which is taken instead.",
+            "/index.html": f"It has the same content as {site.url('/')}.",
             "/hidden": "It asks not to be indexed (noindex).",
             "/private/x": "robots.txt does not allow it.",
             "/private/y": "robots.txt does not allow it.",
@@ -98,7 +101,7 @@ async def test_a_site_becomes_documents(database_url: DatabaseUrl, tmp_path: Pat
         }
         assert states["/broken"] == "failed"
         assert "/deep/3" not in states, "that is a fourth link"
-        assert (found.kept, found.skipped, found.failed) == (10, 6, 1)
+        assert (found.kept, found.skipped, found.failed) == (10, 7, 1)
         assert max(map(site.count, site.asked)) == 1, "each is asked for once"
         assert not {path for path in site.asked if "private" in path}
         assert site.agents == {"Penstock"}
@@ -112,7 +115,7 @@ async def test_a_site_becomes_documents(database_url: DatabaseUrl, tmp_path: Pat
         assert page.uploaded_by == f"crawl {found.id}"
         assert pages["/a"].document == page.id
         told = await explain_crawl(product.app, found.id)
-        assert told.sentence == f"Crawl {found.id} ({site.url('/')}) is done: 10 pages kept, 6 skipped, 1 failed."
+        assert told.sentence == f"Crawl {found.id} ({site.url('/')}) is done: 10 pages kept, 7 skipped, 1 failed."
         assert "/broken" in told.evidence["failed"][0]
 
 

@@ -57,6 +57,7 @@ class Found:
     """What a page has given."""
 
     url: str  # where it was, after redirects
+    digest: bytes  # of its bytes
     title: str = ""
     canonical: str = ""  # what it says is its own address, if that is another one
     noindex: bool = False
@@ -117,21 +118,36 @@ async def settle_with(tx: Session, work: Work, page: PageWork, found: Found, kee
     if await sql.hold_page.value(tx, page=page.id, crawl=work.id) is None:
         return ""  # another address has led to it meanwhile, and has kept it
     left_out = await _add(tx, work, found.links, found.barred, depth=page.depth + 1) if page.depth < work.depth else 0
-    if found.noindex:
-        return await _settle(tx, page, "skipped", "It asks not to be indexed (noindex).", left_out=left_out)
-    if await _is_another(tx, work, page, found):
-        reason = f"Its canonical address is {found.canonical}, which is taken instead."
+    reason = await _why_not(tx, work, page, found)
+    if reason:
         return await _settle(tx, page, "skipped", reason, left_out=left_out)
-    if found.url in {page.url, ""} or found.canonical == page.url:
-        document = await keep(page.url)
+    address = _address(page, found)
+    document = await keep(address)
+    if address == page.url:
         return await _settle(tx, page, "kept", found.note, document=document, left_out=left_out)
-    other = await sql.find_address.first(tx, crawl=work.id, url=found.url)
-    if other is None or other["state"] in {"waiting", "failed"}:
-        document = await keep(found.url)
-        await sql.take_address.value(
-            tx, crawl=work.id, tenant=work.tenant, url=found.url, depth=page.depth, document=document
-        )
-    return await _settle(tx, page, "skipped", f"It redirects to {found.url}.", left_out=left_out)
+    await sql.take_address.value(
+        tx, crawl=work.id, tenant=work.tenant, url=address, depth=page.depth, document=document
+    )
+    return await _settle(tx, page, "skipped", f"It redirects to {address}.", left_out=left_out)
+
+
+def _address(page: PageWork, found: Found) -> str:
+    """Where a redirect has led, unless the page there says that it is the one that was asked for."""
+    return page.url if found.canonical == page.url else found.url
+
+
+async def _why_not(tx: Session, work: Work, page: PageWork, found: Found) -> str:
+    """Why a page that came is not kept: it does not want to be, or it is another address of one that is, or will be."""
+    if found.noindex:
+        return "It asks not to be indexed (noindex)."
+    if await _is_another(tx, work, page, found):
+        return f"Its canonical address is {found.canonical}, which is taken instead."
+    if (address := _address(page, found)) != page.url:
+        other = await sql.find_address.first(tx, crawl=work.id, url=address)
+        if other is not None and other["state"] in {"kept", "skipped"}:
+            return f"It redirects to {address}."
+    twin = await sql.find_twin.value(tx, tenant=work.tenant, digest=found.digest, crawl=work.id)
+    return f"It has the same content as {twin}." if twin is not None else ""
 
 
 async def _is_another(tx: Session, work: Work, page: PageWork, found: Found) -> bool:

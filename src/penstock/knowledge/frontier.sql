@@ -69,6 +69,16 @@ where id = :page
 -- name: find_address
 select id, state from penstock.crawl_pages where crawl = :crawl and url = :url
 
+-- name: find_twin
+-- A page of this crawl with the very same bytes.
+select page.url
+from penstock.blobs as blob
+join penstock.versions as version on version.blob_id = blob.id
+join penstock.documents as document on document.version_id = version.id
+join penstock.crawl_pages as page on page.document_id = document.id
+where blob.tenant = :tenant and blob.digest = :digest and blob.state = 'kept' and page.crawl = :crawl
+limit 1
+
 -- name: take_address
 -- Where a redirect leads is the page: (new), waiting, failed -> kept. No row: it was settled otherwise.
 insert into penstock.crawl_pages as page (crawl, tenant, url, depth, state, document_id)

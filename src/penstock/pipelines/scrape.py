@@ -158,7 +158,9 @@ class Scraping:
             return leaf, *parted(leaf.links, origin_of(fetched.url), rules)
 
         leaf, links, barred = await asyncio.to_thread(read)
-        return Found(fetched.url, leaf.title, leaf.canonical, leaf.noindex, links, barred, leaf.note)
+        return Found(
+            fetched.url, fetched.stored.digest, leaf.title, leaf.canonical, leaf.noindex, links, barred, leaf.note
+        )
 
     async def _ask_box(self, fetched: Fetched, *, most: int) -> Any:
         """A page whose links nobody can read is a document all the same."""

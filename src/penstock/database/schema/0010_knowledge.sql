@@ -58,6 +58,7 @@ create table penstock.crawl_pages (
 ) with (fillfactor = 80);
 create unique index crawl_pages_url on penstock.crawl_pages (crawl, url);
 create index crawl_pages_round on penstock.crawl_pages (crawl, round);
+create index crawl_pages_document on penstock.crawl_pages (document_id) where document_id is not null;
 
 -- A crawl follows its job, as a document does. One that is tried again asks for its first page anew: that may be why it failed.
 create function penstock.crawl_follows_job() returns trigger language plpgsql as $$
