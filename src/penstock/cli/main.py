@@ -16,6 +16,7 @@ from penstock.cli import (
     add,
     collections,
     config,
+    crawl,
     db,
     dead,
     delete,
@@ -59,6 +60,7 @@ app.command("status")(status.status)
 app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")
 app.add_typer(packet.app, name="packet")
+app.add_typer(crawl.app, name="crawl")
 app.add_typer(inbox.sources_app, name="sources")
 app.add_typer(inbox.app, name="inbox")
 app.command("delete")(delete.delete)

@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from penstock.errors import BadSetting
 from penstock.settings.arriving import NEEDED, SOURCE_NAME, BusSettings, PacketSettings, SourceSettings
+from penstock.settings.crawl import CrawlSettings
 from penstock.settings.llm import LlmSettings, incomplete_llms
 from penstock.settings.outside import MODEL_NAME, BlobSettings, FetchSettings, ModelSettings
 from penstock.settings.rates import RateSettings
@@ -240,6 +241,7 @@ class Settings(Section):
     packet: PacketSettings = PacketSettings()
     bus: BusSettings = BusSettings()
     fetch: FetchSettings = FetchSettings()
+    crawl: CrawlSettings = CrawlSettings()
     api: ApiSettings = ApiSettings()
     rates: RateSettings = RateSettings()
     log: LogSettings = LogSettings()
