@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.database import Database
+from penstock.database import Database, Statement
 from penstock.documents import Message as Brought
 from penstock.errors import BadSetting, BadValue, QueueFull, Refused, WrongState
 from penstock.memos import Message, Posted, find_stream, list_streams, post
@@ -219,7 +219,7 @@ async def test_looking_costs_what_is_new_and_not_what_there_is(database: Databas
     stream = await database.pool.repeat(lambda session: session.fetchval("select max(id) from penstock.streams"))
     from penstock.memos.batch import sql as batch_sql
 
-    asked = [
+    asked: list[tuple[Statement, dict[str, Any]]] = [
         (sql.streams_waiting, {"since": None, "after": 0, "most": 500}),
         (sql.deleted_streams, {"most": 500}),
         (batch_sql.next_messages, {"stream": stream, "after": 20_000, "most": 50, "characters": 40_000}),
