@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from penstock.errors import BadSetting
 from penstock.settings.arriving import NEEDED, SOURCE_NAME, BusSettings, PacketSettings, SourceSettings
+from penstock.settings.crawl import CrawlSettings
 from penstock.settings.llm import LlmSettings, incomplete_llms
 from penstock.settings.memos import MemoSettings
 from penstock.settings.outside import MODEL_NAME, BlobSettings, FetchSettings, ModelSettings
@@ -242,6 +243,7 @@ class Settings(Section):
     memos: MemoSettings = MemoSettings()
     bus: BusSettings = BusSettings()
     fetch: FetchSettings = FetchSettings()
+    crawl: CrawlSettings = CrawlSettings()
     api: ApiSettings = ApiSettings()
     rates: RateSettings = RateSettings()
     log: LogSettings = LogSettings()

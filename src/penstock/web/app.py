@@ -8,6 +8,7 @@ from penstock.pipelines import Product
 from penstock.web import (
     arriving,
     collections,
+    crawls,
     deletion,
     documents,
     downloads,
@@ -65,6 +66,7 @@ def make_app(product: Product) -> FastAPI:
         downloads,
         images,
         packets,
+        crawls,
         search,
         engine,
         fleet,

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.client._async.collections import AsyncCollections
+from penstock.client._async.crawls import AsyncCrawls
 from penstock.client._async.documents import AsyncDocuments
 from penstock.client._async.fleet import AsyncFleet
 from penstock.client._async.inbox import AsyncInbox
@@ -44,6 +45,7 @@ class AsyncClient:
         self.collections = AsyncCollections(self._wire)
         self.documents = AsyncDocuments(self._wire)
         self.packets = AsyncPackets(self._wire)
+        self.crawls = AsyncCrawls(self._wire)
         self.jobs = AsyncJobs(self._wire)
         self.keys = AsyncKeys(self._wire)
         self.fleet = AsyncFleet(self._wire)
