@@ -24,6 +24,8 @@ from penstock.pipelines.crawl import QUEUE as CRAWL_QUEUE
 from penstock.pipelines.crawl import declare_crawls
 from penstock.pipelines.document import Preparing
 from penstock.pipelines.embedding import model_limit
+from penstock.pipelines.memo import QUEUE as MEMOS_QUEUE
+from penstock.pipelines.memo import Remembering
 from penstock.pipelines.message import Taking
 from penstock.pipelines.packet import Packing
 from penstock.pipelines.redriving import QUEUE as REDRIVE_QUEUE
@@ -82,6 +84,7 @@ class Product:
         self.app.schedule("tidy-documents", "every 1m", self.app.kinds["tidy_documents"](), overlap="skip")
         self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(Checking(self.app, self.store).check_documents)
         self.app.schedule("check-documents", "every 5m", self.app.kinds["check_documents"](), overlap="skip")
+        self.remembering = Remembering(self.app, self.completing, self.models)
 
         self.trigger = Trigger(self.app, UPKEEP_QUEUE) if self.settings.bus.type != "off" else None
         if self.trigger is not None:
@@ -104,6 +107,7 @@ class Product:
             MODELS_QUEUE: 1,
             LLM_QUEUE: self.completing.slots,
             CRAWL_QUEUE: self.settings.crawl.at_once,
+            MEMOS_QUEUE: self.settings.memos.at_once,
         }
 
     async def __aenter__(self) -> Self:
