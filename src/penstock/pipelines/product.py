@@ -22,6 +22,9 @@ from penstock.pipelines.completing import QUEUE as LLM_QUEUE
 from penstock.pipelines.completing import Completing
 from penstock.pipelines.document import Preparing
 from penstock.pipelines.embedding import model_limit
+from penstock.pipelines.knowledge import QUEUE as KNOWLEDGE_QUEUE
+from penstock.pipelines.knowledge import SLOTS as KNOWLEDGE_SLOTS
+from penstock.pipelines.knowledge import Extracting
 from penstock.pipelines.message import Taking
 from penstock.pipelines.packet import Packing
 from penstock.pipelines.reembedding import Reembedding
@@ -75,6 +78,8 @@ class Product:
         self.app.schedule("tidy-documents", "every 1m", self.app.kinds["tidy_documents"](), overlap="skip")
         self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(Checking(self.app, self.store).check_documents)
         self.app.schedule("check-documents", "every 5m", self.app.kinds["check_documents"](), overlap="skip")
+        self.extracting = Extracting(self.app, self.completing, self.models)
+        self.extracting.declare()
 
         self.trigger = Trigger(self.app, UPKEEP_QUEUE) if self.settings.bus.type != "off" else None
         if self.trigger is not None:
@@ -90,6 +95,7 @@ class Product:
         """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
         documents = 4 * self.settings.extraction.children + 4
         others = {INBOX_QUEUE: 16, UPKEEP_QUEUE: 3, MODELS_QUEUE: 1, LLM_QUEUE: self.completing.slots}
+        others[KNOWLEDGE_QUEUE] = KNOWLEDGE_SLOTS
         return {QUEUE: documents, **others}
 
     async def __aenter__(self) -> Self:

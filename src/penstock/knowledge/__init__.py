@@ -1,0 +1,1 @@
+"""What web sites and documents say: crawled, read by a language model, kept as facts with their sources."""
