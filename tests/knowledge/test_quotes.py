@@ -6,7 +6,8 @@ from penstock.knowledge.quotes import Passage, find_quote
 
 TEXT = (
     "The new runner was made by Orchard Works. Its docu-\nmentation says: “Do not\n  exceed 600 rpm.”\n"
-    "The ﬁrst test took place on 4 May – it failed. Cafe\u0301 Weir stands in München. The party left. 水車は千八百年に建てられた。"
+    "The ﬁrst test took place on 4 May – it failed. Cafe\u0301 Weir stands in München. The party left. "
+    "水車は千八百年に建てられた。"
 )
 PASSAGES = [Passage(1, 0, "Nothing of it here."), Passage(3, 100, TEXT)]
 

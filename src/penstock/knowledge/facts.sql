@@ -4,7 +4,7 @@ insert into penstock.facts (tenant, collection_id, version_id, extraction_id, or
   confidence, words)
 select :tenant, :collection, :version, :extraction, :first::int + given.place::int - 1, given.kind, given.relation, given.statement, given.quote,
   given.page, given.start, given.stop, given.confidence,
-  to_tsvector(coalesce(to_regconfig(:language::text), 'simple'::regconfig), given.statement || ' ' || given.quote)
+  to_tsvector(penstock.text_language(:language), given.statement || ' ' || given.quote)
 from unnest(:kinds::text[], :relations::text[], :statements::text[], :quotes::text[], :pages::int[], :starts::int[], :stops::int[],
   :confidences::real[]) with ordinality as given(kind, relation, statement, quote, page, start, stop, confidence, place)
 order by given.place

@@ -7,7 +7,7 @@ where collection_id = any (:collections::int[]) and state = 'current' order by e
 -- A fact needs one word of the question. Each collection is asked in its own language; their scores are alike enough to be mixed.
 with asked as (
   select given.collection_id,
-    replace(plainto_tsquery(coalesce(to_regconfig(given.language), 'simple'::regconfig), :question::text)::text, '&', '|')::tsquery as query
+    replace(plainto_tsquery(penstock.text_language(given.language), :question::text)::text, '&', '|')::tsquery as query
   from unnest(:collections::int[], :languages::text[]) as given(collection_id, language)
 )
 select fact.id, ts_rank(fact.words, asked.query, 1)::float8 as score

@@ -83,6 +83,14 @@ create table penstock.facts (
 create index facts_version on penstock.facts (version_id);
 create index facts_words on penstock.facts using gin (words);
 
+-- Whose word endings are ignored; plain words where PostgreSQL does not know the language.
+create function penstock.text_language(name text) returns regconfig language sql stable as $$
+  select coalesce(
+    (select oid::regconfig from pg_ts_config where cfgname = name and cfgnamespace = 'pg_catalog'::regnamespace),
+    'pg_catalog.simple'::regconfig
+  )
+$$;
+
 -- Things that facts are about, each once for a collection. `key` is what all spellings of its name have in common.
 create table penstock.entities (
   id            bigint generated always as identity primary key,
