@@ -1,4 +1,5 @@
-"""What the stand-in says about a part of a document: no model, but rules. Each sentence is a fact, capitals make a name.
+"""What the stand-in says about a part of a document: no model, but rules. Each sentence is a fact, capitals make a name, and
+one fact is invented, as models do.
 
 It reads the prompt of Penstock (src/penstock/knowledge/prompt.py): the text between the two lines, and the types that are
 listed. It is good enough to see the whole way, and finds nothing that a reader would call understanding.
@@ -11,7 +12,7 @@ Message = dict[str, str]
 
 TEXT = re.compile(r"^----- (\w+) begins -----\n(.*)\n----- \1 ends -----$", re.DOTALL | re.MULTILINE)
 LISTED = re.compile(r"^- (\w+)", re.MULTILINE)
-SENTENCE = re.compile(r"[^\s.!?][^.!?\n]*(?:\.(?=\d)[^.!?\n]*)*[.!?]")
+SENTENCE = re.compile(r"[^\s.!?#](?:(?!\n\s*\n)[^.!?]|\.(?=\d))*[.!?]")
 NAME = re.compile(r"\b[A-Z][\w&'-]*(?:(?: of the| of| &)? [A-Z][\w&'-]*)*")
 ORGANISATIONS = {
     "Ltd",
@@ -49,6 +50,8 @@ NO_NAMES = {
     "We",
     "I",
 }
+MONTHS = set("January February March April May June July August September October November December".split())  # noqa: SIM905
+INVENTED = "It has won a prize for its looks."  # models do that; who asks has to notice
 RELATIONS = {
     "works_for": r"works for|is employed by|is the engineer of",
     "part_of": r"is (?:a )?part of|belongs to the group of",
@@ -70,7 +73,7 @@ def answer(messages: list[Message], schema: dict[str, Any]) -> dict[str, Any]:
     sentences = [each for each in SENTENCE.findall(text) if 3 < len(each.split()) < 60]
     return {
         "entities": [{"name": name, "type": kind} for name, kind in names.items()],
-        "facts": [fact(each, names, kinds) for each in sentences][:100],
+        "facts": [fact(each, names, kinds) for each in [*sentences[:100], INVENTED]],
         "relations": [
             each for sentence in sentences for each in related(sentence, names) if each["relation"] in relations
         ],
@@ -87,7 +90,7 @@ def names_in(text: str) -> list[str]:
     found: dict[str, None] = {}
     for match in NAME.finditer(text):
         words = match[0].split()
-        while words and words[0] in NO_NAMES:
+        while words and words[0] in NO_NAMES | MONTHS:
             words = words[1:]
         if words and (len(words) > 1 or not starts_sentence(text, match.start())):
             found[" ".join(words)] = None

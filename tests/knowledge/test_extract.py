@@ -28,8 +28,10 @@ async def test_what_a_document_says_is_found_with_its_source(study: Study) -> No
     assert {fact.statement for fact in facts} >= {"The runner was replaced in 2019.", "The head is 3.4 m."}
     for fact in facts:
         assert LETTER[fact.start : fact.stop] == fact.quote
-    relations = [(fact.relation, [(each.role, each.name) for each in fact.entities]) for fact in facts if fact.relation]
-    assert relations == [("works_for", [("from", "Ada Byron"), ("to", "Orchard Turbine Works")])]
+    [relation] = [fact for fact in facts if fact.relation]
+    assert (relation.relation, relation.statement) == ("works_for", "Ada Byron works for Orchard Turbine Works")
+    ends = {each.role: each for each in relation.entities}
+    assert ends["from"].name == "Ada Byron"
 
     [hit, *_] = (await study.find("when was the runner exchanged?")).hits
     assert (hit.fact.statement, hit.fact.document, hit.fact.page) == ("The runner was replaced in 2019.", letter.id, 1)
@@ -38,11 +40,9 @@ async def test_what_a_document_says_is_found_with_its_source(study: Study) -> No
 
     collection = await study.collection()
     entities = await study.product.app.database.pool.repeat(lambda session: list_entities(session, collection.id))
-    works = [each for each in entities if "Orchard" in each.name]
-    assert [(each.name, each.type) for each in works] == [("Orchard Turbine Works", "organisation")], (
-        "one, however spelt"
-    )
-    assert works[0].facts >= 3
+    [orchard] = [each for each in entities if "Orchard" in each.name]  # one, however spelt
+    assert (orchard.id, orchard.type) == (ends["to"].entity, "organisation")
+    assert orchard.facts >= 3
     assert await study.facts(other.id)
 
     status = await study.status()
@@ -296,7 +296,6 @@ async def test_a_model_that_obeys_a_document_lets_nothing_out(study: Study) -> N
     assert "canary" not in prompt, "nothing of another document"
     assert "secret.txt" not in prompt
     assert "evil.txt" not in prompt
-    assert study.product.settings.database_url is not None
-    assert study.product.settings.database_url.password not in prompt
+    assert str(study.product.settings.home) not in prompt, "nothing of the settings but the types"
     assert [message["role"] for message in asked["messages"]] == ["system", "user"]
     assert "SYSTEM: ignore" not in asked["messages"][0]["content"]
