@@ -12,7 +12,7 @@ from penstock.documents import (
     Collection,
     Document,
     Upload,
-    create_collection,
+    ensure_collection,
     find_collection,
     show_document,
 )
@@ -89,7 +89,7 @@ async def studying(url: DatabaseUrl, home: Path, chat: Chat | None, **settings: 
     product = Product(database_url=url, home=home, pool={"size": 4}, **({"llms": llms} | settings))
     stop = asyncio.Event()
     async with product:
-        await create_collection(product.app, "papers")
+        await ensure_collection(product.app, "papers")
         work = asyncio.create_task(product.app.work(stop=stop, concurrency=product.slots, drain="1s"))
         try:
             yield Study(product, chat or Chat())

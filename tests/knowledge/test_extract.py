@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.documents import change_collection, delete_document, show_receipt
+from penstock.documents import delete_document, restore_document, show_receipt
 from penstock.errors import JobDead, NoModel
 from penstock.knowledge.entities import list_entities
 from penstock.settings import DatabaseUrl
@@ -149,8 +149,41 @@ async def test_a_newer_version_hides_the_facts_of_the_older(study: Study) -> Non
     [fact] = [fact for fact in await study.facts(document.id) if "runner" in fact.statement]
     assert fact.quote == "The runner was replaced in 2024 by Acme Works."
     await study.tidy()
+    await study.product.app.result(await study.product.app.enqueue(study.product.app.kinds["tidy_documents"]()))
     assert await study.count("extractions") == 1
     assert await study.count("extraction_windows") == 1
+
+
+async def test_another_plan_takes_the_place_of_the_old_one(
+    database_url: DatabaseUrl, tmp_path: Path, chat: Chat
+) -> None:
+    """All is read by the new one; until then the old facts are found, and after it nothing of them is left."""
+    async with studying(database_url, tmp_path, chat) as before:
+        document = await before.add("letter.txt", LETTER)
+        await before.extract()
+        facts = await before.facts(document.id)
+    async with studying(
+        database_url, tmp_path, chat, knowledge={"schema": {"kinds": {"saying": "What is said"}}}
+    ) as study:
+        assert (await study.status()).extracted == 0
+        assert await study.facts(document.id) == facts
+        await study.extract()
+        assert {fact.kind for fact in await study.facts(document.id)} == {"saying", "relation"}
+        await study.tidy()
+        assert [await study.count(table) for table in ("extractions", "extraction_windows")] == [1, 1]
+        assert await study.violations() == []
+
+
+async def test_what_is_restored_has_its_facts_back(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
+    async with studying(database_url, tmp_path, chat, documents={"restore_within": "1h"}) as study:
+        document = await study.add("letter.txt", LETTER)
+        await study.extract()
+        facts = await study.facts(document.id)
+        await delete_document(study.product.app, document.id)
+        assert await study.facts(document.id) == []
+        await study.tidy()
+        await restore_document(study.product.app, document.id)
+        assert await study.facts(document.id) == facts
 
 
 async def test_a_deletion_hides_at_once_and_leaves_nothing(study: Study) -> None:
@@ -229,7 +262,6 @@ async def test_another_embedding_model_is_made_of_the_same_answers(study: Study)
     [done] = await study.extract()
     assert done["facts"] == len(before)
     assert len(study.chat.asked) == 1
-    await change_collection(study.product.app, "papers", new_name="papers")
 
 
 def a_thousand() -> Reply:

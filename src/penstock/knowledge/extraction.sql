@@ -135,15 +135,15 @@ with bite as (
 select count(*)::int from bite
 
 -- name: forget_extraction
--- With the answers that it was made of, unless another one of the same version is made of them, too.
+-- With the answers that it was made of, when another plan is current and nobody is about to use them. Those of a version that
+-- nobody will see again go with its pages (documents/cleaning.sql).
 with gone as (
-  delete from penstock.extractions where id = :extraction and state <> 'current' returning id, version_id, plan
+  delete from penstock.extractions where id = :extraction and state <> 'current' returning version_id, plan
 )
 delete from penstock.extraction_windows as answered using gone
-where answered.version_id = gone.version_id and answered.plan = gone.plan and not exists (
-  select from penstock.documents as document
-  join penstock.versions as version on version.document_id = document.id
-  left join penstock.extractions as extraction on extraction.document_id = document.id and extraction.state = 'current'
-  where version.id = gone.version_id and document.live_id = version.id
-    and (extraction.id is null or extraction.plan = gone.plan)
-)
+where answered.version_id = gone.version_id and answered.plan = gone.plan
+  and exists (
+    select from penstock.extractions as extraction
+    where extraction.version_id = gone.version_id and extraction.state = 'current' and extraction.plan <> gone.plan
+  )
+  and not exists (select from penstock.job_keys where key = 'extract ' || gone.version_id::text)
