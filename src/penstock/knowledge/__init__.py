@@ -1,1 +1,1 @@
-"""What web sites and documents say: crawled, read by a language model, kept as facts with their sources."""
+"""Knowledge from web pages and documents: crawls of sites, and what their text says."""

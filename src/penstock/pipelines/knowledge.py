@@ -52,8 +52,9 @@ class Extracting:
         self._completing = completing
         self._embedding = Embedding(app, models)
         self._models = models
+        self._declare()
 
-    def declare(self) -> None:
+    def _declare(self) -> None:
         """The kinds and the schedule. Without a model they are there, too: what was asked for waits, and says for what."""
         job, llms = self._app.job, self._app.settings.llms
         name = self._app.settings.knowledge.llm or (next(iter(llms)) if len(llms) == 1 else "default")
