@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.database import Database
+from penstock.database import Database, Statement
 from penstock.documents import Message as Brought
 from penstock.errors import BadSetting, BadValue, QueueFull, Refused, WrongState
 from penstock.memos import Message, Posted, find_stream, list_streams, post
@@ -207,7 +207,8 @@ select 's' || n, 10, case when n % 100 = 0 then 5 else 10 end, case when n % 100
 from generate_series(1, 20000) as n;
 insert into penstock.messages (stream_id, seq, message_id, author, text)
 select (select max(id) from penstock.streams), n, 'm' || n, '', 'x' from generate_series(11, 50000) as n;
-analyze penstock.streams, penstock.messages;
+insert into penstock.job_keys select n::text, n from generate_series(1, 20000) as n;
+analyze penstock.streams, penstock.messages, penstock.job_keys;
 """
 
 
@@ -218,7 +219,7 @@ async def test_looking_costs_what_is_new_and_not_what_there_is(database: Databas
     stream = await database.pool.repeat(lambda session: session.fetchval("select max(id) from penstock.streams"))
     from penstock.memos.batch import sql as batch_sql
 
-    asked = [
+    asked: list[tuple[Statement, dict[str, Any]]] = [
         (sql.streams_waiting, {"since": None, "after": 0, "most": 500}),
         (sql.deleted_streams, {"most": 500}),
         (batch_sql.next_messages, {"stream": stream, "after": 20_000, "most": 50, "characters": 40_000}),
@@ -230,7 +231,7 @@ async def test_looking_costs_what_is_new_and_not_what_there_is(database: Databas
         for statement, values in asked:
             [row] = await session.fetch(f"explain (format json) {statement.text}", *statement.arguments(values))
             for node in _nodes(json.loads(row[0])[0]["Plan"]):
-                large = node.get("Relation Name") in {"streams", "messages"}
+                large = node.get("Relation Name") in {"streams", "messages", "job_keys"}
                 assert not (large and node["Node Type"] == "Seq Scan"), (statement.name, node)
         assert len(await sql.streams_waiting(session, since=None, after=0, most=500)) == 200
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -51,7 +52,11 @@ def judge(older: str, newer: str) -> str:
 @pytest.fixture
 async def library(database_url: DatabaseUrl, tmp_path: Path, keeper: Keeper) -> AsyncIterator[Library]:
     connection = await asyncpg.connect(database_url.reveal())
-    chosen = {"llms": llms(keeper.chat), "memos": {"check_every": "1s", "batch": 4}, "extraction": {"children": 1}}
+    chosen: dict[str, Any] = {
+        "llms": llms(keeper.chat),
+        "memos": {"check_every": "1s", "batch": 4},
+        "extraction": {"children": 1},
+    }
     async with Product(database_url=database_url, home=tmp_path, pool={"size": 4}, **chosen) as product:
         made = Library(product, connection, database_url)
         made._environ |= {"PENSTOCK_POOL__SIZE": "4", "PENSTOCK_EXTRACTION__CHILDREN": "1"}

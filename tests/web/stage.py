@@ -23,6 +23,7 @@ from penstock.access import create_key
 from penstock.documents import Upload, create_collection, find_collection
 from penstock.documents.packet import Sourced
 from penstock.documents.wish import make_wish
+from penstock.knowledge.crawl import begin_crawl
 from penstock.web import make_app
 from tests.web.conftest import Answer, Api
 from tests.web.serving import serving
@@ -52,6 +53,7 @@ class Stage:
     job: int = 1  # of the one that is queued
     cause: str = "none"  # of the broken one's death
     message: int = 1  # of `mill`, failed
+    crawl: int = 1  # of `mill`, into attic, running
     key: int = 0  # a key of `mill`
     keys: dict[str, str] = field(default_factory=dict)
     secrets: set[str] = field(default_factory=set)  # of `mill`: none may be in an answer to another
@@ -151,6 +153,8 @@ async def fill(stage: Stage) -> None:
             return (await stage.ask("owner", "GET", f"/api/documents/{stage.gone}/receipt")).status == 200
 
         await until(receipt)
+    url = f"https://{CANARY}.example/"
+    stage.crawl = (await begin_crawl(product.app, url, await find_collection(product.app, "attic", tenant="mill"))).id
     stage.waiting = await add(f"{CANARY}-waiting.txt", TEXT + b"waiting")
     rows = await product.app.database.pool.repeat(
         lambda session: session.fetch("select key from penstock.blobs where tenant = 'mill'")

@@ -70,7 +70,7 @@ async def _number(penstock: "Penstock", stream: str | None) -> int | None:
 
 def print_memo(memo: "Shown") -> None:
     """What it says, then where it is from."""
-    console().print(Text(f"{memo.id}. ").append(memo.text, style="bold"))
+    console().print(Text(f"{memo.id}. ").append(_one_line(memo.text), style="bold"))
     about = f"   {memo.kind}, {memo.confidence:.2f}, in {memo.stream}"
     if memo.merged_into is not None:
         about += f"; merged into {memo.merged_into}"

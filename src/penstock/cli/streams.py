@@ -44,5 +44,5 @@ def _cells(stream: "Stream") -> tuple[object, ...]:
         stream.memos,
         stream.state,
         stream.job,
-        shortened(stream.reason),
+        shortened(stream.reason, 200),
     )

@@ -45,9 +45,10 @@ join penstock.jobs as job on job.id = schedule.last_job
 where schedule.name = 'memo.batch-check' and job.state in ('later', 'dead') and job.error is not null
 
 -- name: streams_waiting
--- A page of those with messages of which no memos have been made, those that wait for longest first; and whether they have a job.
+-- A page of those with messages of which no memos have been made, those that wait for longest first; and whether they have a
+-- job. Not `exists`: the planner may answer that one by a hash of all keys.
 select stream.id, stream.tenant, stream.done, stream.waits_since,
-  exists (select from penstock.job_keys where key = 'memo ' || stream.id || ' after ' || stream.done) as ordered
+  (select job_id from penstock.job_keys where key = 'memo ' || stream.id || ' after ' || stream.done) is not null as ordered
 from penstock.streams as stream
 where stream.waits_since is not null and stream.deleted_at is null
   and (stream.waits_since, stream.id) > (coalesce(:since::timestamptz, '-infinity'), :after::bigint)
