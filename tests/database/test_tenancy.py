@@ -56,6 +56,12 @@ insert into penstock.packet_parts (version_id, first_page, last_page, label, con
 insert into penstock.crawls (id, tenant, collection_id, url, hosts, depth, max_pages, job_id)
   values ({n}, '{t}', {n}, 'https://canary-{t}/', '{{canary-{t}}}', 1, 1, {n});
 insert into penstock.crawl_pages (crawl, tenant, url, depth) values ({n}, '{t}', 'https://canary-{t}/', 0);
+insert into penstock.streams (id, tenant, name, last) overriding system value values ({n}, '{t}', 'canary-{t}', 0);
+insert into penstock.messages (tenant, stream_id, seq, message_id, author, text)
+  values ('{t}', {n}, 1, 'same', '', 'canary-{t}');
+insert into penstock.memos (id, tenant, stream_id, text, kind, confidence, words, llm, job_id) overriding system value
+  values ({n}, '{t}', {n}, 'canary-{t}', 'fact', 1, '', 'main', 1);
+insert into penstock.memo_messages (tenant, memo_id, stream_id, seq) values ('{t}', {n}, {n}, 1);
 """
 
 VECTORS = """

@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from penstock import memos
 from penstock.access import create_key
 from penstock.documents import Upload, create_collection, find_collection
 from penstock.documents.packet import Sourced
@@ -160,6 +161,7 @@ async def fill(stage: Stage) -> None:
     )
     stage.secrets |= {row["key"] for row in rows}
     await _find_jobs(stage)
+    await _remember(product)
 
 
 async def _find_jobs(stage: Stage) -> None:
@@ -187,6 +189,26 @@ async def _find_jobs(stage: Stage) -> None:
             found["dead"],
         )
     )
+
+
+async def _remember(product: Any) -> None:
+    """A conversation of `mill`, in the stream attic, and a memo of it."""
+    said = [memos.Message(f"{CANARY}-1", f"The {CANARY} was repaired in March.", f"{CANARY}-ann")]
+    async with product.app.database.pool.transaction() as tx:
+        posted = await memos.post(tx, "attic", said, tenant="mill", most=10)
+        memo = await tx.fetchval(
+            """
+            insert into penstock.memos (tenant, stream_id, text, kind, confidence, words, llm, job_id)
+            values ('mill', $1, $2, 'fact', 1, to_tsvector('english', $2), 'main', 1) returning id
+            """,
+            posted.stream,
+            said[0].text,
+        )
+        await tx.execute(
+            "insert into penstock.memo_messages (tenant, memo_id, stream_id, seq) values ('mill', $1, $2, 1)",
+            memo,
+            posted.stream,
+        )
 
 
 async def move_clock(product: Any, by: timedelta) -> None:

@@ -30,6 +30,7 @@ from penstock.cli import (
     jobs,
     key,
     limits,
+    memos,
     metrics,
     model,
     packet,
@@ -38,6 +39,7 @@ from penstock.cli import (
     schedule,
     search,
     status,
+    streams,
     up,
     why,
 )
@@ -61,8 +63,10 @@ app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")
 app.add_typer(packet.app, name="packet")
 app.add_typer(crawl.app, name="crawl")
-app.command("sources")(inbox.sources)
+app.add_typer(inbox.sources_app, name="sources")
 app.add_typer(inbox.app, name="inbox")
+app.command("streams")(streams.streams)
+app.command("memos")(memos.memos)
 app.command("delete")(delete.delete)
 app.command("restore")(delete.restore)
 app.command("receipt")(delete.receipt)

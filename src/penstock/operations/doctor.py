@@ -92,6 +92,7 @@ async def examine_session(session: Session, settings: Settings, *, pooled: bool 
     """The part that costs no more than a few statements, on a connection that is there: for a page that is asked often."""
     return [
         *await _examine_engine(session, OLD_AFTER),
+        *await examine_sources(session, settings),
         *await examine_server(session, settings, pooled=pooled),
     ]
 

@@ -25,6 +25,7 @@ from penstock.web import (
     search,
     sessions,
     status,
+    streams,
     uploads,
 )
 from penstock.web.access import Door, Gate, Guarded
@@ -77,6 +78,7 @@ def make_app(product: Product) -> FastAPI:
         sessions,
         health,
         inbox,
+        streams,
     ):
         app.include_router(part.routes)
     app.include_router(documents.named)

@@ -13,6 +13,7 @@ from penstock.client._async.inbox import AsyncInbox
 from penstock.client._async.jobs import AsyncJobs
 from penstock.client._async.keys import AsyncKeys
 from penstock.client._async.packets import AsyncPackets
+from penstock.client._async.streams import AsyncStreams
 from penstock.client._async.wire import AsyncWire
 from penstock.client.address import Address
 from penstock.client.decoding import decode
@@ -49,6 +50,7 @@ class AsyncClient:
         self.keys = AsyncKeys(self._wire)
         self.fleet = AsyncFleet(self._wire)
         self.inbox = AsyncInbox(self._wire)
+        self.streams = AsyncStreams(self._wire)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._wire.address.url!r})"

@@ -14,6 +14,7 @@ from penstock.client._sync.inbox import Inbox
 from penstock.client._sync.jobs import Jobs
 from penstock.client._sync.keys import Keys
 from penstock.client._sync.packets import Packets
+from penstock.client._sync.streams import Streams
 from penstock.client._sync.wire import Wire
 from penstock.client.address import Address
 from penstock.client.decoding import decode
@@ -50,6 +51,7 @@ class Client:
         self.keys = Keys(self._wire)
         self.fleet = Fleet(self._wire)
         self.inbox = Inbox(self._wire)
+        self.streams = Streams(self._wire)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._wire.address.url!r})"
