@@ -307,9 +307,16 @@ class KeyReused(Refused):
 
 
 class FetchRefused(Refused, Permanent):
-    """A URL that may not be followed, or that leads to nothing that can be taken; to a job, never again."""
+    """A URL that may not be followed, or that leads to nothing that can be taken; to a job, never again.
+
+    `answered` is the status with which its server has said so, if it was the server.
+    """
 
     status = 422
+
+    def __init__(self, message: str, *, answered: int | None = None) -> None:
+        super().__init__(message)
+        self.answered = answered
 
 
 class FetchFailed(Refused, Transient):

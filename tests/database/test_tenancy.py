@@ -53,6 +53,15 @@ insert into penstock.sources (name, tenant) values ('canary-{t}', '{t}');
 insert into penstock.packets (version_id, document_id, tenant, digest) values ({n}, {n}, '{t}', sha256('same'));
 insert into penstock.packet_documents (version_id, place, name) values ({n}, 0, 'canary-{t}');
 insert into penstock.packet_parts (version_id, first_page, last_page, label, confidence) values ({n}, 1, 1, 'canary-{t}', 1);
+insert into penstock.crawls (id, tenant, collection_id, url, hosts, depth, max_pages, job_id)
+  values ({n}, '{t}', {n}, 'https://canary-{t}/', '{{canary-{t}}}', 1, 1, {n});
+insert into penstock.crawl_pages (crawl, tenant, url, depth) values ({n}, '{t}', 'https://canary-{t}/', 0);
+insert into penstock.streams (id, tenant, name, last) overriding system value values ({n}, '{t}', 'canary-{t}', 0);
+insert into penstock.messages (tenant, stream_id, seq, message_id, author, text)
+  values ('{t}', {n}, 1, 'same', '', 'canary-{t}');
+insert into penstock.memos (id, tenant, stream_id, text, kind, confidence, words, llm, job_id) overriding system value
+  values ({n}, '{t}', {n}, 'canary-{t}', 'fact', 1, '', 'main', 1);
+insert into penstock.memo_messages (tenant, memo_id, stream_id, seq) values ('{t}', {n}, {n}, 1);
 """
 
 VECTORS = """

@@ -44,6 +44,12 @@ MESSAGE = (
     "insert into penstock.inbox (id, source, message_id, digest, payload, state, job_id, document_id) "
     "values (7, 's', 'm', sha256('m'), '{{}}', '{0}', 404, {1})"
 )
+STREAM = "insert into penstock.streams (id, name, last, done) overriding system value values (7, 's', {0}, {1})"
+SAID = "insert into penstock.messages (stream_id, seq, message_id, author, text) values (7, {0}, 'm', 'Ann', 'hello')"
+MEMO = (
+    "insert into penstock.memos (id, stream_id, text, kind, confidence, state, superseded_by, words, llm, job_id) "
+    "overriding system value values (7, 7, 'x', 'fact', 1, '{0}', {1}, '', 'main', 1)"
+)
 BATCH = "insert into penstock.indexed_batches values (1, 0, 1, 2, '')"
 CHUNKS = "insert into penstock.chunks select 1, n, 1, 0, 1, '', 'x' from generate_series(0, 1) as n"
 READY = [COLLECTION, DOCUMENT.format(70, "ready", 1, 1, "null"), VERSION.format(1)]
@@ -130,6 +136,15 @@ BROKEN: dict[str, tuple[list[str], str]] = {
         "was taken as document 404, which does not exist",
     ),
     "waiting_message_has_a_job": ([MESSAGE.format("waiting", "null")], "waits, and its job 404 is over"),
+    "live_memo_has_messages": ([STREAM.format(0, 0), MEMO.format("live", "null")], "Memo 7 is live, and no message"),
+    "replaced_memo_has_its_successor": (
+        [STREAM.format(0, 0), MEMO.format("superseded", 404)],
+        "Memo 7 is superseded by memo 404",
+    ),
+    "stream_counts_its_messages": (
+        [STREAM.format(1, 1), SAID.format(2)],
+        "is done up to message 1 and counts 1, and its newest is 2",
+    ),
 }
 
 

@@ -16,6 +16,7 @@ from penstock.cli import (
     add,
     collections,
     config,
+    crawl,
     db,
     dead,
     delete,
@@ -29,6 +30,7 @@ from penstock.cli import (
     jobs,
     key,
     limits,
+    memos,
     metrics,
     model,
     packet,
@@ -37,6 +39,7 @@ from penstock.cli import (
     schedule,
     search,
     status,
+    streams,
     up,
     why,
 )
@@ -59,8 +62,11 @@ app.command("status")(status.status)
 app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")
 app.add_typer(packet.app, name="packet")
+app.add_typer(crawl.app, name="crawl")
 app.add_typer(inbox.sources_app, name="sources")
 app.add_typer(inbox.app, name="inbox")
+app.command("streams")(streams.streams)
+app.command("memos")(memos.memos)
 app.command("delete")(delete.delete)
 app.command("restore")(delete.restore)
 app.command("receipt")(delete.receipt)

@@ -12,11 +12,13 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.blobs import Store
 from penstock.database import Database, Session, statements
 from penstock.documents.receipts import remove_steps, verify_receipts
 from penstock.engine.failpoint import STEP, reach
+from penstock.search import drop_vector_indexes
 from penstock.search.withdrawal import REST, Withdrawal, count_rows
 
 sql = statements(__file__)
@@ -49,6 +51,9 @@ async def remove_deleted(database: Database, store: Store, *, rest: float = REST
     """Remove all that is due and whose jobs have ended, and verify it; how many documents."""
     removed = 0
     while group := await database.pool.repeat(next_group):
+        await drop_vector_indexes(
+            database, group.collection, partial(sql.is_searched.value, collection=group.collection)
+        )
         try:
             await _remove(database, group, rest)
         except Withdrawn:

@@ -32,6 +32,11 @@ select document_id, collection_id from sized where chunks <= :chunks or place = 
 select exists (select from penstock.removals where due_at <= penstock.now())
   or exists (select from penstock.receipts where verified_at is null)
 
+-- name: is_searched
+-- Whether search sees something of a collection, or somebody may restore something of it.
+select coalesce((select sum(documents) from penstock.tallies where collection_id = :collection), 0) > 0
+  or exists (select from penstock.removals where collection_id = :collection and due_at > penstock.now())
+
 -- name: versions_of
 select version.id, version.document_id, array_remove(array_agg(distinct job.id), null) as jobs
 from penstock.versions as version

@@ -76,6 +76,9 @@ RULES = (
     ("members_follow_their_packet", "The members of a packet follow it.", "packets"),
     ("taken_message_has_its_document", "A message that was taken has its document.", "inbox"),
     ("waiting_message_has_a_job", "A message that waits has a job that takes it.", "inbox"),
+    ("live_memo_has_messages", "A memo that is live was made of messages that are there.", "memos"),
+    ("replaced_memo_has_its_successor", "What a memo was merged into or superseded by is there.", "memos"),
+    ("stream_counts_its_messages", "A stream is done up to a message that it has had.", "streams"),
 )
 INVARIANTS = tuple(Invariant(number, *rule) for number, rule in enumerate(RULES, 1))
 

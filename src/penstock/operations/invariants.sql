@@ -35,6 +35,12 @@ select id from (
   ) as live
 ) as page where before < :chunks order by id
 
+-- name: page_streams
+select id from penstock.streams where deleted_at is null and id > :after order by id limit :most
+
+-- name: page_memos
+select id from penstock.memos where id > :after order by id limit :most
+
 -- name: page_versions
 select id from penstock.versions where id > :after order by id limit :most
 
@@ -279,6 +285,38 @@ select message.id as subject, null::bigint as document,
 from penstock.inbox as message
 where message.id = any (:ids::bigint[]) and message.state = 'waiting'
   and not exists (select from penstock.jobs as job where job.id = message.job_id and job.state <> 'dead')
+
+-- name: live_memo_has_messages
+-- Its messages are those of its own stream.
+select memo.id as subject, null::bigint as document,
+  format('Memo %s is %s, and no message of its stream is left that says it.', memo.id, memo.state) as said
+from penstock.memos as memo
+where memo.id = any (:ids::bigint[]) and memo.state = 'live' and not exists (
+  select from penstock.memo_messages as link
+  join penstock.messages as message on message.stream_id = link.stream_id and message.seq = link.seq
+  where link.memo_id = memo.id and link.stream_id = memo.stream_id
+)
+
+-- name: replaced_memo_has_its_successor
+-- While a deleted stream is removed in bites, one of them may be gone before the other.
+select memo.id as subject, null::bigint as document,
+  format('Memo %s is %s memo %s, which is not there.', memo.id,
+    case memo.state when 'merged' then 'merged into' else 'superseded by' end, coalesce(memo.superseded_by, memo.merged_into)) as said
+from penstock.memos as memo join penstock.streams as stream on stream.id = memo.stream_id and stream.deleted_at is null
+where memo.id = any (:ids::bigint[]) and memo.state <> 'live' and not exists (
+  select from penstock.memos as other
+  where other.id = coalesce(memo.superseded_by, memo.merged_into) and other.stream_id = memo.stream_id
+)
+
+-- name: stream_counts_its_messages
+select stream.id as subject, null::bigint as document,
+  format('Stream %s (%s) is done up to message %s and counts %s, and its newest is %s.', stream.id, stream.name, stream.done, stream.last,
+    coalesce(newest.seq, 0)) as said
+from penstock.streams as stream
+left join lateral (
+  select seq from penstock.messages where stream_id = stream.id order by seq desc limit 1
+) as newest on true
+where stream.id = any (:ids::bigint[]) and (stream.done > stream.last or newest.seq > stream.last)
 
 -- -- what doctor and the metrics ask --------------------------------------------------------------------------------------
 

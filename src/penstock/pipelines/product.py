@@ -20,8 +20,12 @@ from penstock.models import Models
 from penstock.pipelines.checking import Checking
 from penstock.pipelines.completing import QUEUE as LLM_QUEUE
 from penstock.pipelines.completing import Completing
+from penstock.pipelines.crawl import QUEUE as CRAWL_QUEUE
+from penstock.pipelines.crawl import declare_crawls
 from penstock.pipelines.document import Preparing
 from penstock.pipelines.embedding import model_limit
+from penstock.pipelines.memo import QUEUE as MEMOS_QUEUE
+from penstock.pipelines.memo import Remembering
 from penstock.pipelines.message import Taking
 from penstock.pipelines.packet import Packing
 from penstock.pipelines.redriving import QUEUE as REDRIVE_QUEUE
@@ -66,6 +70,7 @@ class Product:
         self.app.job(queue=INBOX_QUEUE, timeout="1h", retries=5)(taking.take_message)
         packing = Packing(self.app, self.store, self.boxes, preparing, self.announcer)
         self.app.job(queue=QUEUE, timeout="6h", retries=3, depth=limits.waiting)(packing.prepare_packet)
+        declare_crawls(self.app, self.fetcher, self.boxes, self.intake, self.announcer)
         removal = Removal(self.app, self.store)
         self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=3)(removal.remove_documents)
         removal.remove_call = self.app.kinds["remove_documents"]
@@ -79,6 +84,7 @@ class Product:
         self.app.schedule("tidy-documents", "every 1m", self.app.kinds["tidy_documents"](), overlap="skip")
         self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(Checking(self.app, self.store).check_documents)
         self.app.schedule("check-documents", "every 5m", self.app.kinds["check_documents"](), overlap="skip")
+        self.remembering = Remembering(self.app, self.completing, self.models)
 
         self.trigger = Trigger(self.app, UPKEEP_QUEUE) if self.settings.bus.type != "off" else None
         if self.trigger is not None:
@@ -93,8 +99,16 @@ class Product:
     def slots(self) -> dict[str, int]:
         """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
         documents = 4 * self.settings.extraction.children + 4
-        others = {INBOX_QUEUE: 16, UPKEEP_QUEUE: 3, MODELS_QUEUE: 1, LLM_QUEUE: self.completing.slots}
-        return {QUEUE: documents, REDRIVE_QUEUE: REDRIVE_SLOTS, **others}
+        return {
+            QUEUE: documents,
+            INBOX_QUEUE: 16,
+            UPKEEP_QUEUE: 3,
+            REDRIVE_QUEUE: REDRIVE_SLOTS,
+            MODELS_QUEUE: 1,
+            LLM_QUEUE: self.completing.slots,
+            CRAWL_QUEUE: self.settings.crawl.at_once,
+            MEMOS_QUEUE: self.settings.memos.at_once,
+        }
 
     async def __aenter__(self) -> Self:
         await self.app.__aenter__()

@@ -14,6 +14,7 @@ from penstock.documents import (
     sweep_answers,
 )
 from penstock.engine import Context, Kind, Penstock
+from penstock.knowledge.crawl import sweep_crawls
 from penstock.models import Models
 from penstock.pipelines.removal import Removal
 from penstock.search import Index, fold, needs_folding
@@ -42,6 +43,7 @@ class Upkeep:
             "tallies": await compact_tallies(database),
             "minutes": await count_minutes(database),
             "answers": await sweep_answers(database),
+            "crawls": await sweep_crawls(database),
             "blobs": await collect_blobs(database, self._store, database.settings.blobs.collect_after),
         }
         await self._removal.call()

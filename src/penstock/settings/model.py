@@ -19,7 +19,9 @@ from pydantic.fields import FieldInfo
 
 from penstock.errors import BadSetting
 from penstock.settings.arriving import NEEDED, SOURCE_NAME, BusSettings, PacketSettings, SourceSettings
+from penstock.settings.crawl import CrawlSettings
 from penstock.settings.llm import LlmSettings, incomplete_llms
+from penstock.settings.memos import MemoSettings
 from penstock.settings.outside import MODEL_NAME, BlobSettings, FetchSettings, ModelSettings
 from penstock.settings.rates import RateSettings
 from penstock.settings.section import Section
@@ -238,8 +240,10 @@ class Settings(Section):
     llms: dict[str, LlmSettings] = Field(default_factory=dict)
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     packet: PacketSettings = PacketSettings()
+    memos: MemoSettings = MemoSettings()
     bus: BusSettings = BusSettings()
     fetch: FetchSettings = FetchSettings()
+    crawl: CrawlSettings = CrawlSettings()
     api: ApiSettings = ApiSettings()
     rates: RateSettings = RateSettings()
     log: LogSettings = LogSettings()
@@ -295,6 +299,11 @@ def _incomplete_sources(settings: Settings, name: Callable[[str], str]) -> Itera
         for part in NEEDED[source.type]:
             if not getattr(source, part):
                 yield f"{name(f'sources.{key}.{part}')} is not set. A {source.type} cannot be used without it."
+        if source.makes == "memo" and (source.type in {"folder", "bucket"} or source.tells):
+            yield (
+                f"{name(f'sources.{key}.makes')} is memo, which no file can become, and of which a source hears nothing. Use "
+                "another type, without mark_status and mark_error, or make documents."
+            )
     if settings.bus.type != "off" and not settings.bus.url:
         yield f"{name('bus.url')} is not set. Set it, or bus.type to off."
 

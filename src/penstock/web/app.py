@@ -8,6 +8,7 @@ from penstock.pipelines import Product
 from penstock.web import (
     arriving,
     collections,
+    crawls,
     deletion,
     documents,
     downloads,
@@ -24,6 +25,7 @@ from penstock.web import (
     search,
     sessions,
     status,
+    streams,
     uploads,
 )
 from penstock.web.access import Door, Gate, Guarded
@@ -64,6 +66,7 @@ def make_app(product: Product) -> FastAPI:
         downloads,
         images,
         packets,
+        crawls,
         search,
         engine,
         fleet,
@@ -75,6 +78,7 @@ def make_app(product: Product) -> FastAPI:
         sessions,
         health,
         inbox,
+        streams,
     ):
         app.include_router(part.routes)
     app.include_router(documents.named)

@@ -1,18 +1,193 @@
 -- What is made of documents and conversations by language models, and where else they are indexed.
 
 -- -- crawls -------------------------------------------------------------------------------------------------------------
+--
+--   a page:   waiting ─┬─▶ kept      a document of the collection
+--                      ├─▶ skipped   for a reason that is no fault: robots.txt, another address of the same page, a picture
+--                      └─▶ failed    it could not be had; the crawl goes on
+--
+-- Pages are asked for in rounds, each a fan-out of the crawl's job. Which pages a round has is written before it begins, so that
+-- every attempt of the job goes on with the same ones.
 
 -- What a web site asks for, and when it may be asked next: one row for the whole fleet, whoever crawls it.
 create table penstock.hosts (
-  origin    text primary key,                            -- scheme://host:port
-  robots    text,                                        -- its robots.txt; null: not read yet
+  origin    text primary key,                             -- scheme://host:port
+  robots    text,                                         -- its robots.txt, empty if it has none; null: not read yet
   robots_at timestamptz,
-  next_at   timestamptz not null default penstock.now()  -- who wants to ask takes this time and moves it on
+  next_at   timestamptz not null default penstock.now(),  -- who wants to ask takes this time and moves it on
+  constraint dated_when_read check ((robots is null) = (robots_at is null))
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1);
+
+create table penstock.crawls (
+  id            bigint primary key default nextval('penstock.jobs_id_seq'),
+  tenant        text not null default 'default',
+  collection_id int not null,
+  url           text not null,                           -- where it begins, in its canonical form
+  hosts         text[] not null,                         -- those that belong to it, with their port unless it is the usual one
+  depth         int not null check (depth >= 0),         -- links from the first page on
+  max_pages     int not null check (max_pages > 0),      -- addresses that are asked for, at most
+  job_id        bigint not null,
+  begun_by      text not null default '',
+  state         text not null default 'running' check (state in ('running', 'done', 'failed', 'stopped')),
+  error         jsonb,                                   -- class, message, step
+  round         int not null default 0,                  -- the last that was begun
+  round_open    boolean not null default false,          -- and is under way
+  created_at    timestamptz not null default penstock.now(),
+  ended_at      timestamptz,
+  constraint failed_with_a_reason check ((state in ('failed', 'stopped')) = (error is not null)),
+  constraint ended_when_over check ((state = 'running') = (ended_at is null))
 );
+create index crawls_tenant on penstock.crawls (tenant, id);
+create index crawls_job on penstock.crawls (job_id);
+create index crawls_ended on penstock.crawls (ended_at) where ended_at is not null;
+
+create table penstock.crawl_pages (
+  id          bigint generated always as identity primary key,
+  crawl       bigint not null references penstock.crawls on delete cascade,
+  tenant      text not null default 'default',
+  url         text not null check (octet_length(url) <= 2000),  -- canonical: one page is one row
+  depth       int not null,
+  state       text not null default 'waiting' check (state in ('waiting', 'kept', 'skipped', 'failed')),
+  reason      text not null default '',
+  round       int,                              -- in which it was asked for; null: not yet, or it needed no request of its own
+  document_id bigint,
+  left_out    int not null default 0,           -- links on it that were new, and for which there was no room
+  changed_at  timestamptz not null default penstock.now(),
+  constraint kept_as_a_document check ((state = 'kept') = (document_id is not null)),
+  constraint told_why check (state in ('waiting', 'kept') or reason <> '')
+) with (fillfactor = 80);
+create unique index crawl_pages_url on penstock.crawl_pages (crawl, url);
+create index crawl_pages_round on penstock.crawl_pages (crawl, round);
+create index crawl_pages_document on penstock.crawl_pages (document_id) where document_id is not null;
+
+-- A crawl follows its job, as a document does. One that is tried again asks for its first page anew: that may be why it failed.
+create function penstock.crawl_follows_job() returns trigger language plpgsql as $$
+begin
+  if new.state = 'dead' then
+    update penstock.crawls set state = 'failed', error = coalesce(penstock.readable(new.error), '{"message": "unknown"}'),
+      ended_at = penstock.now()
+    where job_id = new.id and state = 'running';
+  else
+    update penstock.crawls set state = 'running', error = null, ended_at = null where job_id = new.id and state = 'failed';
+    update penstock.crawl_pages as page set state = 'waiting', reason = '', round = null, changed_at = penstock.now()
+    from penstock.crawls as crawl
+    where crawl.job_id = new.id and crawl.state = 'running' and page.crawl = crawl.id and page.depth = 0
+      and page.state in ('failed', 'skipped');
+  end if;
+  return null;
+end $$;
+
+create function penstock.crawl_follows_history() returns trigger language plpgsql as $$
+begin
+  update penstock.crawls set state = case new.outcome when 'cancelled' then 'stopped' else 'failed' end,
+    error = case when new.outcome = 'cancelled' and penstock.readable(new.error) ->> 'class' is distinct from 'Cancelled'
+      then '{"class": "Cancelled", "message": "stopped"}'::jsonb
+      else coalesce(penstock.readable(new.error), jsonb_build_object('class', 'Cancelled', 'message', new.outcome)) end,
+    ended_at = coalesce(ended_at, penstock.now())
+  where job_id = new.id and state in ('running', 'failed');
+  return null;
+end $$;
+
+create trigger crawl_follows_job after update of state on penstock.jobs
+  for each row when ((old.state = 'dead') <> (new.state = 'dead'))
+  execute function penstock.crawl_follows_job();
+create trigger crawl_follows_history after insert on penstock.job_history
+  for each row when (new.outcome <> 'done')
+  execute function penstock.crawl_follows_history();
+
+select penstock.guard('penstock.crawls', 'tenant = current_setting(''penstock.tenant'')', true),
+  penstock.guard('penstock.crawl_pages', 'tenant = current_setting(''penstock.tenant'')', true);
+
+do $$
+begin
+  if penstock.has_roles() then
+    grant select on penstock.hosts to penstock_request;  -- `why` tells when a host may be asked again
+    grant usage on sequence penstock.crawl_pages_id_seq to penstock_request;
+  end if;
+end $$;
 
 -- -- facts --------------------------------------------------------------------------------------------------------------
 
 -- -- memos --------------------------------------------------------------------------------------------------------------
+--
+-- Conversations, and what is worth remembering of them.
+--
+--   post ─▶ messages behind `done` ── memo.batch ─▶ live ─┬─ says the same as an older one ─▶ merged
+--                                                         └─ is contradicted by a newer one ─▶ superseded
+--
+-- Messages are numbered from 1 on, under the lock of their stream's row. Memos have been made of those up to `done`: who makes
+-- them moves it from the number at which it began, in the transaction that writes them, so that of two who try one writes nothing.
+
+create table penstock.streams (
+  id          bigint generated always as identity primary key,
+  tenant      text not null default 'default',
+  name        text not null check (octet_length(name) between 1 and 200),
+  last        bigint not null default 0,   -- the number of its newest message
+  done        bigint not null default 0,   -- up to here memos have been made
+  waits_since timestamptz,                 -- while there are messages behind `done`
+  created_at  timestamptz not null default penstock.now(),
+  posted_at   timestamptz,
+  deleted_at  timestamptz,                 -- from then on nobody sees it, and a job removes it
+  constraint done_is_not_ahead check (done between 0 and last),
+  constraint waits_while_it_is_behind check ((waits_since is not null) = (last > done))
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+create unique index streams_name on penstock.streams (tenant, name) where deleted_at is null;
+create index streams_waiting on penstock.streams (waits_since, id) where waits_since is not null and deleted_at is null;
+create index streams_posted on penstock.streams (tenant, posted_at) where deleted_at is null;
+create index streams_deleted on penstock.streams (id) where deleted_at is not null;
+
+create table penstock.messages (
+  stream_id   bigint not null references penstock.streams,
+  seq         bigint not null,             -- its number in the stream
+  tenant      text not null default 'default',
+  message_id  text not null check (octet_length(message_id) between 1 and 1000),  -- the sender's
+  author      text not null,
+  text        text not null,
+  at          timestamptz,                 -- as the sender says
+  received_at timestamptz not null default penstock.now(),
+  primary key (stream_id, seq)
+);
+create unique index messages_message_id on penstock.messages (stream_id, message_id);
+
+-- merged_into and superseded_by have no key: a stream is removed in bites, in whose middle they may point to nothing.
+create table penstock.memos (
+  id            bigint generated always as identity primary key,
+  tenant        text not null default 'default',
+  stream_id     bigint not null references penstock.streams,
+  text          text not null,
+  kind          text not null,
+  confidence    real not null check (confidence between 0 and 1),
+  state         text not null default 'live' check (state in ('live', 'merged', 'superseded')),
+  merged_into   bigint,
+  superseded_by bigint,
+  words         tsvector not null,
+  llm           text not null,             -- who wrote it
+  job_id        bigint not null,           -- in which batch
+  created_at    timestamptz not null default penstock.now(),
+  changed_at    timestamptz not null default penstock.now(),
+  constraint merged_into_another check ((state = 'merged') = (merged_into is not null)),
+  constraint superseded_by_another check ((state = 'superseded') = (superseded_by is not null))
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
+create index memos_stream on penstock.memos (stream_id, state, id);
+create index memos_tenant on penstock.memos (tenant, id);
+create index memos_words on penstock.memos using gin (words);
+create index memos_superseded on penstock.memos (superseded_by) where superseded_by is not null;
+
+-- What a memo was made of. One that was merged into another has given that one its messages, and keeps its own.
+create table penstock.memo_messages (
+  memo_id   bigint not null references penstock.memos on delete cascade,
+  seq       bigint not null,
+  stream_id bigint not null,
+  tenant    text not null default 'default',
+  primary key (memo_id, seq),
+  foreign key (stream_id, seq) references penstock.messages on delete cascade
+);
+create index memo_messages_message on penstock.memo_messages (stream_id, seq);
+
+select penstock.guard('penstock.streams', 'tenant = current_setting(''penstock.tenant'')', true),
+  penstock.guard('penstock.messages', 'tenant = current_setting(''penstock.tenant'')', true),
+  penstock.guard('penstock.memos', 'tenant = current_setting(''penstock.tenant'')', true),
+  penstock.guard('penstock.memo_messages', 'tenant = current_setting(''penstock.tenant'')', true);
 
 -- -- another index ------------------------------------------------------------------------------------------------------
 
