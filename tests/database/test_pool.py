@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from penstock.database import Database, Pool, open_database
+from penstock.database.pool import crowded
 from penstock.database.session import connect
 from penstock.errors import CallTimedOut, ConnectionLost, HeldTooLong, PoolExhausted
 from penstock.settings import DatabaseUrl, PoolSettings, Settings
@@ -38,10 +39,13 @@ async def test_uses_and_waits_are_counted(database_url: DatabaseUrl) -> None:
         assert pool.state.used == 1
         assert pool.state.use == 1.0
         waiting = asyncio.create_task(pool.repeat(lambda session: session.fetchval("select 1")))
+        before = crowded._value.get()
         await asyncio.sleep(0)
         assert pool.state.waiting == 1
     assert await waiting == 1
     assert (pool.state.used, pool.state.waiting) == (0, 0)
+    await pool.repeat(lambda session: session.fetchval("select 1"))
+    assert crowded._value.get() == before + 1, "who came when one was free did not wait"
     await pool.close()
 
 

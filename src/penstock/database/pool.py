@@ -37,6 +37,9 @@ CONNECTIONS = telemetry.describe(
     "Connections of this process: size (the most), open, used, and who is waiting for one",
     ("state",),
 )
+crowded = telemetry.counter(
+    "penstock_pool_crowded_total", "Uses that found all connections taken, and had to wait for one"
+)
 overholds = telemetry.counter("penstock_pool_overholds_total", "Transactions idle for longer than the hold budget")
 
 RETURN_LIMIT = 1.0  # seconds for a rollback or a cancelled call to end; after that the connection is cut
@@ -199,6 +202,8 @@ class Pool:
     @asynccontextmanager
     async def _taken(self) -> AsyncIterator[Session]:
         began = time.monotonic()
+        if len(self._holds) >= self.settings.size:
+            crowded.inc()
         self._waiting += 1
         try:
             proxy = await self._pool.acquire(timeout=self.settings.acquire_timeout.total_seconds())

@@ -186,6 +186,11 @@ class Allotments:
             permit.began = began  # and not when it was claimed
             self._by_name[permit.limit].give_back(permit, ending)
 
+    def excuses(self, job: Job, *names: str) -> bool:
+        """Whether a job that has just failed is not to blame, but the other side of these limits, or of those of its kind."""
+        told = [self._by_name[name].excuses(job.id) for name in names or self._uses.get(job.kind, ())]
+        return bool(told) and all(told)
+
     def note_short(self, kinds: Iterable[str]) -> None:
         """The last look found ready jobs of these kinds which could not be claimed for lack of permits."""
         short = {name for kind in kinds for name in self._uses.get(kind, ())}
