@@ -378,10 +378,26 @@ async def test_a_deleted_stream_is_gone_at_once_and_removed_by_a_job(
         left += "(select count(*) from penstock.memos_near_static where group_id = $1), "
         left += "(select count(*) from penstock.streams where id = $1)"
         assert [tuple(row) for row in await rows(product, left, old)] == [(0, 0, 0, 0)]
-        kept = "select from penstock.job_history where args::text like '%oak%' or result::text like '%oak%'"
+        kept = "select from penstock.job_history where args::text ~ 'oak|weir' or result::text ~ 'oak|weir'"
         assert await rows(product, kept) == []
         with pytest.raises(NotFound):
             await product.remembering.delete_stream("nothing", tenant="default")
+        await whole(product)
+
+
+async def test_a_deleted_stream_takes_its_dead_batch_with_it(
+    database_url: DatabaseUrl, tmp_path: Path, keeper: Keeper
+) -> None:
+    async with product_of(database_url, tmp_path, keeper.chat) as product, working(product):
+        keeper.chat.usual = refuses(400)
+        await say(product, "mill", "The gate is of oak.")
+        await read(product)
+        assert len(await rows(product, "select from penstock.jobs where state = 'dead'")) == 2
+        old = await product.remembering.delete_stream("mill", tenant="default")
+        await product.app.result(await _removal(product, old), timeout="20s")
+        assert await rows(product, "select from penstock.jobs where state = 'dead'") == []
+        told = "select from (select args from penstock.jobs union all select args from penstock.job_history) as every "
+        assert await rows(product, told + "where args::text like '%oak%'") == []
         await whole(product)
 
 
