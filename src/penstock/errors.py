@@ -38,6 +38,7 @@
     │   └── StorageFull             507: no room in the blob store
     └── JobFailure                  what a handler may raise to say what shall happen to its job
         ├── Transient               try again, with backoff (so is every exception that is not listed here)
+        │   └── Unavailable         the other side of a limit is away: not charged, unless it answers others
         ├── RateLimited             try again after `retry_after`; not charged
         │   └── QueueFull           `enqueue` beyond the depth of a lane or queue
         │   └── Resting             a dependency is left alone: its breaker is open, or it asked for it
@@ -154,6 +155,10 @@ class JobFailure(PenstockError):
 
 class Transient(JobFailure):
     """May well work next time."""
+
+
+class Unavailable(Transient):
+    """The other side of a limit is away. Its breaker counts it; the job is charged only if others are answered meanwhile."""
 
 
 class RateLimited(JobFailure):

@@ -312,6 +312,16 @@ async def test_first_come_first_served(shop: Shop) -> None:
     waiting[1].cancel()
 
 
+async def test_a_failure_is_excused_until_others_are_answered(shop: Shop) -> None:
+    hand = await hire(shop, 20)
+    await hand.exchange()
+    assert [hand.llm.excuses(7), hand.llm.excuses(7)] == [True, True], "nobody was answered"
+    hand.llm.give_back(await hand.llm.take(1), WENT_WELL)
+    assert hand.llm.excuses(8), "its first failure: that it was answered before says nothing"
+    assert not hand.llm.excuses(7), "the other side is there, and fails for this job"
+    assert hand.llm.excuses(7), "again nobody since then"
+
+
 async def test_how_a_call_ends_moves_the_level_and_the_breaker(shop: Shop) -> None:
     hand = await hire(shop, 20)
     await hand.exchange()
