@@ -73,6 +73,19 @@ async def test_a_full_disk_is_removed_by_moving_to_another_one(yard: Yard, small
     assert (larger / "kept").read_text() == "a document"
 
 
+@pytest.mark.parametrize("small_disk", [250], indirect=True)
+async def test_a_full_disk_of_the_database_is_removed_by_moving_it(yard: Yard, small_disk: Path, home: Path) -> None:
+    """The server that comes along: its whole home moves, while nobody uses it."""
+    del yard.environ["PENSTOCK_DATABASE_URL"]
+    yard.environ["PENSTOCK_HOME"] = str(small_disk)
+    assert (await yard.penstock("db", "migrate"))[0] == 0
+    [finding] = [one for one in await full_disks(yard) if one.evidence["what"] == "database"]
+    larger = home / "larger"
+    larger.mkdir()
+    _, left = await obey_in_a_shell(yard, finding, {"/…": str(larger)})
+    assert [one["name"] for one in left] == ["no-worker"], "the same database, with all of its schema"
+
+
 async def test_a_full_disk_is_removed_by_enlarging_it(yard: Yard, small_disk: Path) -> None:
     yard.environ["TMPDIR"] = str(small_disk)
     [finding] = await full_disks(yard)
@@ -91,13 +104,14 @@ async def full_disks(yard: Yard) -> list[Finding]:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 4 MB, where the machine lets us have one."""
-    folder = tmp_path / "small"
+def small_disk(home: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A disk of 4 MB, or so many as are asked for, where the machine lets us have one."""
+    folder = home / "small"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    size = getattr(request, "param", 4)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}m,mode=0755", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("a disk of 4 MB cannot be made here")
+        pytest.skip(f"a disk of {size} MB cannot be made here")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
@@ -342,3 +356,13 @@ async def test_checks_that_nobody_ran_are_put_in_the_queue(yard: Yard) -> None:
     [fixed] = await fix(yard.client.settings, [finding])
     assert re.fullmatch(r"Put job \d+ of the schedule check-invariants in the queue\.", fixed.said)
     assert await yard.run("select from penstock.jobs")
+
+
+async def test_checks_that_did_not_look_are_removed_by_running_them(yard: Yard) -> None:
+    worker = await yard.worker(place="")
+    await yard.until("select from penstock.schedules where name like 'check-%' having count(*) = 2")
+    await yard.until("select from penstock.workers where pid = $1 and 'check_invariants' = any (kinds)", worker.pid)
+    await yard.run("update penstock.workers set started_at = started_at - interval '2 hours'")
+    for name in ("checks-stale", "invariants-stale"):
+        await obey(yard, await found(yard, name))
+        await vanished(yard, name)

@@ -72,7 +72,8 @@ async def test_dead_letters_get_another_chance_or_are_given_up(stage: Stage) -> 
     assert result["failed_again"] == [dead["id"]]
     assert result["sentence"].startswith(f"Stopped: the same failure has returned (job {dead['id']})")
     assert await status_of(stage, stage.broken) == "failed"
-    assert (await ask(stage, "GET", "/api/dead"))[0]["redrive"] is None
+    [cause] = [each for each in await ask(stage, "GET", "/api/dead") if each["fingerprint"] == stage.cause]
+    assert cause["redrive"] is None
     nothing = await ask(stage, "POST", "/api/dead/redrive", json={"kind": "none"})
     assert nothing == {"job": None, "jobs": 0, "created": False}
 
@@ -80,7 +81,7 @@ async def test_dead_letters_get_another_chance_or_are_given_up(stage: Stage) -> 
     assert await ask(stage, "POST", "/api/dead/discard", json=wish) == {"jobs": [dead["id"]]}
     shown = await ask(stage, "GET", f"/api/jobs/{dead['id']}")
     assert (shown["state"], shown["error"]["discarded"]) == ("discarded", "the original is lost")
-    assert await ask(stage, "GET", "/api/dead") == []
+    assert stage.cause not in {each["fingerprint"] for each in await ask(stage, "GET", "/api/dead")}
     assert (await stage.ask("fleet", "POST", "/api/dead/discard", json={"reason": "all"})).status == 422
 
 

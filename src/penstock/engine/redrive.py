@@ -53,7 +53,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Plan:
-    """The jobs of a redrive, oldest first, each with the number of its last attempt: one with a larger number was tried."""
+    """The jobs of a redrive, oldest first, each with the number of its last attempt: a larger one is a chance that was had."""
 
     attempts: dict[int, int]
     fingerprints: list[str]

@@ -53,10 +53,10 @@ def _move(what: str, folder: Path, settings: Settings) -> str:
     """To a folder `/…`, which is the reader's to choose."""
     if what == "scratch":
         return "export TMPDIR=/…  # on a larger disk; then restart the workers"
-    if what == "blobs":
-        moved = f"cp -a {shlex.quote(str(folder))}/. /… && export PENSTOCK_BLOBS__FOLDER=/…"
-        return f"{moved}  # /… is on a larger disk; while everything is stopped"
-    if settings.database_url is None:
-        moved = f"cp -a {shlex.quote(str(settings.home))}/. /… && export PENSTOCK_HOME=/…"
-        return f"{moved}  # /… is on a larger disk; while everything is stopped"
+    moved, place = (folder, "PENSTOCK_BLOBS__FOLDER") if what == "blobs" else (settings.home, "PENSTOCK_HOME")
+    if what == "blobs" or settings.database_url is None:
+        copy = (
+            f"cp -a {shlex.quote(str(moved))}/. /… && " if moved.exists() else ""
+        )  # it is made with the first document
+        return f"{copy}export {place}=/…  # /… is on a larger disk; while everything is stopped"
     return f"df -h {shlex.quote(str(folder))}  # the server is not ours: its owner moves its data_directory"
