@@ -9,8 +9,9 @@ import pytest
 
 from penstock.access import create_key
 from penstock.client import AsyncClient, NotFound, Unavailable
-from penstock.documents import create_collection
+from penstock.documents import create_collection, delete_document
 from penstock.knowledge import extraction, facts
+from penstock.knowledge.entities import list_entities
 from penstock.knowledge.extraction import Source
 from penstock.knowledge.finding import Question, find_facts
 from penstock.knowledge.quotes import Place
@@ -92,6 +93,31 @@ async def test_no_connection_is_held_while_the_model_thinks(
     assert used < 0.5, "connection seconds of the claim, the beat and this test; a held one would be a whole second"
     assert done["windows"] >= 20
     assert len(chat.asked) == done["windows"]
+
+
+async def test_many_at_once_share_their_entities(study: Study) -> None:
+    """Twelve documents about the same three things are read together, and four of them deleted meanwhile."""
+    names = ("Ada Byron", "Grace Hopper", "Orchard Turbine Works")
+    texts = [
+        f"{names[n % 2]} works for the {names[2]}. Page {n} tells of {names[(n + 1) % 2]} as well." for n in range(12)
+    ]
+    documents = await asyncio.gather(*(study.add(f"{n}.txt", text) for n, text in enumerate(texts)))
+    collection = await study.collection()
+    jobs = await study.product.extracting.ask(collection)
+    for document in documents[:4]:
+        await delete_document(study.product.app, document.id)
+    for job in jobs:
+        await study.product.app.result(job, timeout="60s")
+    async with asyncio.timeout(30):
+        while await study.count("receipts") < 4 or await study.count("removals"):  # noqa: ASYNC110  another task removes them
+            await asyncio.sleep(0.05)
+    await study.tidy()
+    found = await study.product.app.database.pool.repeat(lambda session: list_entities(session, collection.id))
+    assert sorted(each.name for each in found) == sorted(names)
+    assert sum(each.facts for each in found) == await study.count("mentions")
+    assert await study.count("extractions") == 8
+    failed = await study.rows("select id, attempts from penstock.job_history where failures > 0")
+    assert failed == []
 
 
 async def test_both_words_and_meaning_find_and_pages_fit_together(study: Study) -> None:
