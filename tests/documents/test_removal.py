@@ -54,6 +54,7 @@ async def test_nothing_is_left_but_a_receipt(office: Office) -> None:
         "postings": 1,
         "pages": 1,
         "checkpoints": 0,
+        "facts": 0,
         "versions": 1,
         "blobs": 1,
         "bytes": made.size,

@@ -362,3 +362,35 @@ async def test_what_cannot_be_begun(database_url: DatabaseUrl, tmp_path: Path, s
             *("example.org", "www.example.org", "docs.example.org", "www.docs.example.org")
         ]
         assert await run(product, "select from penstock.jobs where args ->> 'crawl' = $1", str(number))
+
+
+async def test_other_hosts_belong_to_it_if_they_are_named(
+    database_url: DatabaseUrl, tmp_path: Path, site: Website
+) -> None:
+    other = f"http://localhost:{site.port}"
+    site.put("/", "The first page.", f"{other}/b")
+    site.put("/b", "The page of another host.", "/c")
+    site.put("/c", "Another page of that host.")
+    async with visiting(database_url, tmp_path, site, private="127.0.0.1, localhost") as product:
+        alone = await crawled(product, site.url())
+        assert (alone.kept, alone.known) == (1, 1)
+        both = await crawled(product, site.url(), hosts=[f"localhost:{site.port}"])
+        assert [page.url for page in await list_crawl_pages(product.app, both.id, state="kept")] == [
+            *(site.url(), f"{other}/b", f"{other}/c")
+        ]
+        assert len(await run(product, "select from penstock.hosts where robots is not null")) == 2
+
+
+async def test_robots_txt_of_yesterday_counts_while_the_server_is_away(
+    database_url: DatabaseUrl, tmp_path: Path, site: Website
+) -> None:
+    site.pages["/robots.txt"] = b"User-agent: *\nDisallow: /private\n"
+    site.put("/", "The first page.", "/private/a")
+    async with visiting(database_url, tmp_path, site) as product:
+        await crawled(product, site.url())
+        site.pages["/robots.txt"] = says(status=500)
+        await run(product, "update penstock.test_clock set shift = shift + interval '20 hours'")
+        again = await crawled(product, site.url())
+        assert (again.state, again.kept, again.skipped) == ("done", 1, 1)
+        assert site.count("/robots.txt") == 2
+        assert site.count("/private/a") == 0

@@ -110,19 +110,25 @@ async def read(product: Product, *, within: float = 30) -> None:
     await over(product, within=within)
 
 
-async def over(product: Product, *, within: float = 30, every: float = 0.02) -> None:
-    """No batch is under way; who counts connections looks less often."""
+async def over(product: Product, *, within: float = 30) -> None:
+    """No batch is under way."""
+    async with asyncio.timeout(within):
+        while await batches_left(product):  # noqa: ASYNC110  it is in the database
+            await asyncio.sleep(0.02)
+
+
+async def batches_left(product: Product) -> bool:
     busy = (
         "select from penstock.jobs join penstock.lanes on lanes.id = lane where kind = 'memo.batch' and state <> 'dead'"
     )
-    await until(product, f"select 1 where not exists ({busy})", within=within, every=every)
+    return bool(await rows(product, busy))
 
 
-async def until(product: Product, query: str, *, within: float = 20, every: float = 0.02) -> list[Any]:
+async def until(product: Product, query: str, *, within: float = 20) -> list[Any]:
     """The rows of a query, as soon as there are some."""
     async with asyncio.timeout(within):
         while not (found := await rows(product, query)):  # noqa: ASYNC110  it is in the database
-            await asyncio.sleep(every)
+            await asyncio.sleep(0.02)
     return found
 
 

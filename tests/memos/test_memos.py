@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -14,7 +16,21 @@ from penstock.models.catalog import open_model
 from penstock.operations import verify
 from penstock.pipelines import Product
 from penstock.settings import DatabaseUrl
-from tests.memos.keeper import Keeper, Line, check, lines_of, memo, memos_of, over, product_of, read, rows, say, working
+from tests.memos.keeper import (
+    Keeper,
+    Line,
+    batches_left,
+    check,
+    lines_of,
+    memo,
+    memos_of,
+    over,
+    product_of,
+    read,
+    rows,
+    say,
+    working,
+)
 from tests.memos.pairs import PAIRS
 from tests.models.chat import answers, huge, refuses
 
@@ -128,29 +144,38 @@ async def test_connections_are_not_held_while_the_model_thinks(
 ) -> None:
     """Two answers of half a second for each batch: by the pool's own counters, which count all that the worker does.
 
-    The better of two rounds counts: the processors are shared with other tests.
+    100 ms; on a machine that has better things to do, eight times as long as forty statements that do nothing.
     """
     keeper.judge = lambda older, newer: "same"
     async with product_of(database_url, tmp_path, keeper.chat, pool={"size": 8}) as product, working(product):
         await say(product, "warm", "The model is read, and the tables are made.")
         await read(product)
+        for number in range(20):
+            await say(product, f"stream-{number}", "The sluice gate is made of oak.", "The gate of the sluice is oak.")
         keeper.delay = 0.5
         seen: list[PoolState] = []
         keeper.chat.entered = lambda: seen.append(product.app.database.pool.state)
-        per_batch = []
-        for turn in ("first", "second"):
-            for number in range(20):
-                await say(
-                    product, f"{turn}-{number}", "The sluice gate is made of oak.", "The gate of the sluice is oak."
-                )
-            held = _sum(hold_seconds)
-            await check(product)
-            await over(product, every=0.2)
-            per_batch.append((_sum(hold_seconds) - held) / 20)
-        assert min(per_batch) <= 0.1, f"{per_batch} s of connection time for each batch"
-        assert len(keeper.judged) == 40, "each batch has asked twice"
+        held = _sum(hold_seconds)
+        await check(product)
+        probes = await holds_until_over(product)
+        per_batch = (_sum(hold_seconds) - held - sum(probes)) / 20
+        assert per_batch <= max(0.1, 8 * fmean(probes)), (per_batch, fmean(probes))
+        assert len(keeper.judged) == 20, "each batch has asked twice"
         assert keeper.chat.most >= 5, "several were under way at once"
-        assert sum(state.waiting > 0 for state in seen) <= len(seen) / 20, "hardly anybody waits for a connection"
+        assert sum(state.waiting > 0 for state in seen) <= len(seen) / 10, "hardly anybody waits for a connection"
+
+
+async def holds_until_over(product: Product) -> list[float]:
+    """How long a connection is held for forty statements that do nothing, while the batches are under way."""
+    probes: list[float] = []
+    while not probes or await batches_left(product):
+        await asyncio.sleep(0.1)
+        async with product.app.database.pool.session() as session:
+            began = time.monotonic()
+            for _ in range(40):
+                await session.fetchval("select 1")
+            probes.append(time.monotonic() - began)
+    return probes
 
 
 def _sum(histogram: Any) -> float:
@@ -353,10 +378,26 @@ async def test_a_deleted_stream_is_gone_at_once_and_removed_by_a_job(
         left += "(select count(*) from penstock.memos_near_static where group_id = $1), "
         left += "(select count(*) from penstock.streams where id = $1)"
         assert [tuple(row) for row in await rows(product, left, old)] == [(0, 0, 0, 0)]
-        kept = "select from penstock.job_history where args::text like '%oak%' or result::text like '%oak%'"
+        kept = "select from penstock.job_history where args::text ~ 'oak|weir' or result::text ~ 'oak|weir'"
         assert await rows(product, kept) == []
         with pytest.raises(NotFound):
             await product.remembering.delete_stream("nothing", tenant="default")
+        await whole(product)
+
+
+async def test_a_deleted_stream_takes_its_dead_batch_with_it(
+    database_url: DatabaseUrl, tmp_path: Path, keeper: Keeper
+) -> None:
+    async with product_of(database_url, tmp_path, keeper.chat) as product, working(product):
+        keeper.chat.usual = refuses(400)
+        await say(product, "mill", "The gate is of oak.")
+        await read(product)
+        assert len(await rows(product, "select from penstock.jobs where state = 'dead'")) == 2
+        old = await product.remembering.delete_stream("mill", tenant="default")
+        await product.app.result(await _removal(product, old), timeout="20s")
+        assert await rows(product, "select from penstock.jobs where state = 'dead'") == []
+        told = "select from (select args from penstock.jobs union all select args from penstock.job_history) as every "
+        assert await rows(product, told + "where args::text like '%oak%'") == []
         await whole(product)
 
 

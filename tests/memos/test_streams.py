@@ -13,6 +13,7 @@ from penstock.documents import Message as Brought
 from penstock.errors import BadSetting, BadValue, QueueFull, Refused, WrongState
 from penstock.memos import Message, Posted, find_stream, list_streams, post
 from penstock.memos.batch import read_batch
+from penstock.memos.batch import sql as batch_sql
 from penstock.memos.message import ID_MAX, TEXT_MAX, read_payload
 from penstock.memos.streams import sql
 from penstock.operations import examine
@@ -217,13 +218,11 @@ async def test_looking_costs_what_is_new_and_not_what_there_is(database: Databas
     async with database.pool.transaction() as tx:
         await tx.execute(FILL)
     stream = await database.pool.repeat(lambda session: session.fetchval("select max(id) from penstock.streams"))
-    from penstock.memos.batch import sql as batch_sql
-
+    before = {"before": 6, "length": 500}
     asked: list[tuple[Statement, dict[str, Any]]] = [
         (sql.streams_waiting, {"since": None, "after": 0, "most": 500}),
         (sql.deleted_streams, {"most": 500}),
-        (batch_sql.next_messages, {"stream": stream, "after": 20_000, "most": 50, "characters": 40_000}),
-        (batch_sql.messages_before, {"stream": stream, "after": 20_000, "most": 6, "length": 500}),
+        (batch_sql.next_messages, {"stream": stream, "after": 20_000, "most": 50, "characters": 40_000} | before),
         (sql.lock_stream, {"tenant": "default", "name": "s77"}),
         (sql.list_streams, {"tenant": "default", "after": "s5", "name": None, "most": 100}),
     ]

@@ -139,6 +139,17 @@ async def test_patience_is_for_all_callers_of_a_request(model: RemoteModel, serv
     assert len(server.asked) == 3
 
 
+async def test_an_outage_is_asked_about_once_more_and_not_by_each(model: RemoteModel, server: Server) -> None:
+    gate = Gate(server)
+    calls = [asyncio.create_task(model.embed(["a"])) for _ in range(7)]
+    await until(lambda: len(server.asked) == 2)
+    server.says(502)
+    gate.opened.set()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(end).__name__ for end in ends[2:]] == ["Unavailable"] * 5
+    assert [len(body["input"]) for body in server.asked[2:]] == [5, 1]
+
+
 async def test_closing_ends_those_who_wait(model: RemoteModel, server: Server) -> None:
     Gate(server)
     calls = [asyncio.create_task(model.embed(["a"])) for _ in range(4)]

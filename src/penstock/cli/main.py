@@ -22,6 +22,7 @@ from penstock.cli import (
     delete,
     doctor,
     documents,
+    extract,
     fleet,
     health,
     history,
@@ -58,6 +59,8 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("add")(add.add)
 app.command("search")(search.search)
+app.command("extract")(extract.extract)
+app.command("facts")(extract.facts)
 app.command("status")(status.status)
 app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")

@@ -20,7 +20,7 @@ LOOK_EVERY = 0.5  # seconds, without a notification
 async def follow(product: Product, collection: Collection, *, as_json: bool) -> Collection:
     """The collection at the end: with the model, or with the reason why it does not go on."""
     with _bar(as_json=as_json) as show:
-        async with _worker(product), watch_changes(product.app.database) as changed:
+        async with worker_for(product, REEMBED), watch_changes(product.app.database) as changed:
             while True:
                 found = await find_collection(product.app, collection.name, tenant=collection.tenant)
                 show(found)
@@ -30,9 +30,9 @@ async def follow(product: Product, collection: Collection, *, as_json: bool) -> 
 
 
 @asynccontextmanager
-async def _worker(product: Product) -> AsyncIterator[None]:
-    """This process, when no other one would do it."""
-    if await product.app.database.pool.repeat(lambda session: sql.is_served.value(session, kind=REEMBED)):
+async def worker_for(product: Product, kind: str) -> AsyncIterator[None]:
+    """This process, when no other one would do jobs of this kind."""
+    if await product.app.database.pool.repeat(lambda session: sql.is_served.value(session, kind=kind)):
         yield
         return
     typer.echo("No worker is running: working here until it is done.", err=True)

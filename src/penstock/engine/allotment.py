@@ -225,7 +225,9 @@ class Allotment:
             self.cap = min(self.cap, cap)
             return max(cap, self.used)
 
-    def settle(self, cap: int, written: int, row: Record, told: News | None, worker_id: int) -> bool:
+    def settle(
+        self, cap: int, written: int, row: Record, told: News | None, worker_id: int, *, pool_use: float
+    ) -> bool:
         """The commit was acknowledged; True if there may be room now, or a breaker has changed."""
         now = time.monotonic()
         with self._lock:
@@ -243,7 +245,7 @@ class Allotment:
             if changed and self.breaker.opened:
                 self.level.restart(now)
             else:
-                self.level.feel_pool(self._pool_use(), now, self.cap)
+                self.level.feel_pool(pool_use, now, self.cap)
             return grown or changed or had_probe is not self.breaker.probe
 
     def rejoin(self) -> None:

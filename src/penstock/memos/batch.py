@@ -62,10 +62,18 @@ async def read_batch(
     found = await sql.stream_of.first(session, stream=stream)
     if found is None or found["done"] != after or found["last"] == after:
         return None
-    rows = await sql.next_messages(session, stream=stream, after=after, most=chosen.batch, characters=chosen.characters)
-    before = await sql.messages_before(session, stream=stream, after=after, most=EARLIER, length=EARLIER_LENGTH)
+    read = await sql.next_messages(
+        session,
+        stream=stream,
+        after=after,
+        most=chosen.batch,
+        characters=chosen.characters,
+        before=EARLIER,
+        length=EARLIER_LENGTH,
+    )
     # In the order in which they were said, as far as that is known: a source may bring them in another one.
-    rows.sort(key=lambda row: (row["at"] or row["received_at"], row["seq"]))
+    messages = sorted(read, key=lambda row: (row["at"] or row["received_at"], row["seq"]))
+    rows = [row for row in messages if not row["earlier"]]
     return {
         "stream": stream,
         "tenant": found["tenant"],
@@ -77,9 +85,17 @@ async def read_batch(
             [row["seq"], row["author"], row["text"], f"{row['at'] or row['received_at']:%Y-%m-%d %H:%M}"]
             for row in rows
         ],
-        "earlier": [[row["author"], row["text"]] for row in reversed(before)],
+        "earlier": [[row["author"], row["text"]] for row in messages if row["earlier"]],
         "kinds": chosen.kind_names(),
         "language": chosen.language,
         "confidence": chosen.confidence,
         "llm": llm,
     }
+
+
+async def forget_questions(tx: Session, job: int) -> list[int]:
+    """Of a batch that is over: keep what the model was asked and has answered no longer; the fan-outs that it had."""
+    fanouts: list[int] = await sql.questions_of.value(tx, job=job)
+    if fanouts:
+        await sql.forget_questions.run(tx, fanouts=fanouts)
+    return fanouts

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.database import Database, Session, Statement, statements
-from penstock.memos.batch import Batch
+from penstock.memos.batch import Batch, forget_questions
 from penstock.memos.batch import sql as batch_sql
 from penstock.memos.finding import Finding
 from penstock.memos.verdict import NEAR, Node, Outcome, Pair, decide
@@ -115,19 +115,28 @@ async def save(
     last = await batch_sql.advance.value(tx, stream=batch.stream, after=batch.after, upto=batch.upto)
     if last is None:
         raise Overtaken
-    asked = sorted({seq for finding in harvest.findings for seq in finding.messages})
-    left = {row["seq"] for row in await batch_sql.messages_left(tx, stream=batch.stream, numbers=asked)}
+    if harvest.findings:
+        await _write(tx, harvest, vectors, job, likeness)
+    await forget_questions(tx, job)
+    return int(last)
+
+
+async def _write(tx: Session, harvest: Harvest, vectors: "NDArray[np.float32]", job: int, likeness: Likeness) -> None:
+    found = await sql.what_is_left.first(
+        tx,
+        stream=harvest.batch.stream,
+        messages=sorted({seq for finding in harvest.findings for seq in finding.messages}),
+        memos=[pair.older.number for pair in harvest.pairs if not pair.older.is_new],
+        count=len(harvest.findings),
+    )
+    assert found is not None  # noqa: S101  it is a list of lists
+    left = set(found["messages"])
     present = [place for place, finding in enumerate(harvest.findings) if not left.isdisjoint(finding.messages)]
     if present:
-        older = [pair.older.number for pair in harvest.pairs if not pair.older.is_new]
-        live = {row["id"] for row in await sql.live_memos(tx, ids=older)}
-        outcome = decide(harvest.pairs, harvest.verdicts, live, present)
-        ids = [row["id"] for row in await sql.reserve_ids(tx, count=len(present))]
-        rows = _Rows(harvest, outcome, dict(zip(present, ids, strict=True)))
-        await rows.write(tx, left, job)
-        await likeness.put(tx, batch.stream, ids, vectors[present])
-    await batch_sql.forget_questions.run(tx, job=job)
-    return int(last)
+        outcome = decide(harvest.pairs, harvest.verdicts, set(found["memos"]), present)
+        ids = sorted(found["ids"])[: len(present)]
+        await _Rows(harvest, outcome, dict(zip(present, ids, strict=True))).write(tx, left, job)
+        await likeness.put(tx, harvest.batch.stream, ids, vectors[present])
 
 
 @dataclass(frozen=True, slots=True)

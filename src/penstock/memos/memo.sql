@@ -14,11 +14,15 @@ where near.cosine >= :alike::float8
 order by asked.turn, near.cosine desc
 
 -- name: live_memos
--- Of these, those that are live. The lock of their stream is held: they stay so.
 select id from penstock.memos where id = any (:ids::bigint[]) and state = 'live'
 
--- name: reserve_ids
-select nextval(pg_get_serial_sequence('penstock.memos', 'id')) as id from generate_series(1, :count::int) order by 1
+-- name: what_is_left
+-- Of these messages and memos, those that are still there and live, and numbers for new ones. The lock of the stream is held: it
+-- stays so.
+select
+  array(select seq from penstock.messages where stream_id = :stream and seq = any (:messages::bigint[])) as messages,
+  array(select id from penstock.memos where id = any (:memos::bigint[]) and state = 'live') as memos,
+  array(select nextval(pg_get_serial_sequence('penstock.memos', 'id')) from generate_series(1, :count::int)) as ids
 
 -- name: add_memos
 insert into penstock.memos

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.errors import RateLimited
+from penstock.errors import RateLimited, Unavailable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,8 +105,7 @@ class Together:
             raise
         except Exception as error:  # noqa: BLE001  it is for those who wait
             if len(callers) > 1 and not isinstance(error, RateLimited | TimeoutError):
-                for caller in callers:
-                    await self._serve([caller])
+                await self._serve_one_by_one(callers)
                 return
             for caller in callers:
                 caller.fail(error)
@@ -116,3 +115,14 @@ class Together:
                 if not caller.rows.done():
                     caller.rows.set_result(rows[first : first + len(caller.texts)])
                 first += len(caller.texts)
+
+    async def _serve_one_by_one(self, callers: list[Caller]) -> None:
+        """Whose text it was. When the first one finds nobody there, neither would the others."""
+        first, *others = callers
+        await self._serve([first])
+        if not first.rows.cancelled() and isinstance(error := first.rows.exception(), Unavailable):
+            for caller in others:
+                caller.fail(error)
+            return
+        for caller in others:
+            await self._serve([caller])

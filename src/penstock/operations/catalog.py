@@ -26,6 +26,7 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
     ("schedule-paused", "a schedule is paused", "`penstock schedule resume`"),
     ("schedule-retired", "a note: no worker has declared the schedule for long", "`penstock schedule remove`"),
     ("no-llm", "jobs wait for a language model that no worker has in its settings", "a worker with `[llms.NAME]`"),
+    ("facts-partial", "documents whose facts were read only in part, by collection", "`penstock extract COLLECTION`"),
     ("breaker-open", "the breaker of a limit is open: nothing that needs it runs", "`penstock limits close`"),
     (
         "limit-full",

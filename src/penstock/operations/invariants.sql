@@ -53,6 +53,15 @@ select version_id as id from penstock.packets where version_id > :after order by
 -- name: page_inbox
 select id from penstock.inbox where id > :after order by id limit :most
 
+-- name: page_facts
+select id from penstock.facts where id > :after order by id limit :most
+
+-- name: page_entities
+select id from penstock.entities where id > :after order by id limit :most
+
+-- name: page_extractions
+select id from penstock.extractions where id > :after order by id limit :most
+
 -- -- jobs ----------------------------------------------------------------------------------------------------------------
 
 -- name: job_is_alive_or_over
@@ -317,6 +326,42 @@ left join lateral (
   select seq from penstock.messages where stream_id = stream.id order by seq desc limit 1
 ) as newest on true
 where stream.id = any (:ids::bigint[]) and (stream.done > stream.last or newest.seq > stream.last)
+
+-- -- facts ---------------------------------------------------------------------------------------------------------------
+
+-- name: fact_stands_in_its_page
+-- No fact without its source: what can be found is in the text of its version, to the letter.
+select fact.id as subject, document.id as document,
+  format('Fact %s of document %s (%s) does not stand on page %s from %s to %s.', fact.id, document.id, document.name, fact.page, fact.start,
+    fact.stop) as said
+from penstock.facts as fact
+join penstock.extractions as extraction on extraction.id = fact.extraction_id and extraction.state = 'current'
+join penstock.documents as document on document.id = extraction.document_id and document.live_id = fact.version_id
+left join penstock.pages as page on page.version_id = fact.version_id and page.number = fact.page
+where fact.id = any (:ids::bigint[]) and substr(page.text, fact.start + 1, fact.stop - fact.start) is distinct from fact.quote
+
+-- name: fact_is_embedded
+-- For each model: invariants.py puts the name of its table in place of `facts_near_model`.
+select fact.id as subject, extraction.document_id as document,
+  format('Fact %s of document %s has no vector of the model %s.', fact.id, extraction.document_id, extraction.embedder) as said
+from penstock.facts as fact
+join penstock.extractions as extraction on extraction.id = fact.extraction_id and extraction.state = 'current' and extraction.embedder = :model
+left join penstock.facts_near_model as vector on vector.id = fact.id
+where fact.id = any (:ids::bigint[]) and vector.id is null
+
+-- name: entity_is_mentioned
+select entity.id as subject, null::bigint as document, format('Entity %s (%s, %s) is mentioned by no fact.', entity.id, entity.name, entity.type) as said
+from penstock.entities as entity
+where entity.id = any (:ids::bigint[]) and not exists (select from penstock.mentions where mentions.entity_id = entity.id)
+
+-- name: facts_are_of_the_live_version
+-- Of a deleted document they stay until it is removed, for who restores it.
+select extraction.id as subject, extraction.document_id as document,
+  format('The facts of document %s (%s) are of version %s, and search sees version %s.', document.id, document.name, extraction.version_id,
+    document.live_id) as said
+from penstock.extractions as extraction
+join penstock.documents as document on document.id = extraction.document_id and document.state <> 'deleted'
+where extraction.id = any (:ids::bigint[]) and extraction.state = 'current' and extraction.version_id is distinct from document.live_id
 
 -- -- what doctor and the metrics ask --------------------------------------------------------------------------------------
 

@@ -24,6 +24,9 @@ from penstock.pipelines.crawl import QUEUE as CRAWL_QUEUE
 from penstock.pipelines.crawl import declare_crawls
 from penstock.pipelines.document import Preparing
 from penstock.pipelines.embedding import model_limit
+from penstock.pipelines.knowledge import QUEUE as KNOWLEDGE_QUEUE
+from penstock.pipelines.knowledge import SLOTS as KNOWLEDGE_SLOTS
+from penstock.pipelines.knowledge import Extracting
 from penstock.pipelines.memo import QUEUE as MEMOS_QUEUE
 from penstock.pipelines.memo import Remembering
 from penstock.pipelines.message import Taking
@@ -84,12 +87,18 @@ class Product:
         self.app.schedule("tidy-documents", "every 1m", self.app.kinds["tidy_documents"](), overlap="skip")
         self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(Checking(self.app, self.store).check_documents)
         self.app.schedule("check-documents", "every 5m", self.app.kinds["check_documents"](), overlap="skip")
+        self.extracting = Extracting(self.app, self.completing, self.models)
         self.remembering = Remembering(self.app, self.completing, self.models)
+        self.trigger = self._make_trigger()
 
-        self.trigger = Trigger(self.app, UPKEEP_QUEUE) if self.settings.bus.type != "off" else None
-        if self.trigger is not None:
-            self.intake.trigger = self.trigger.note
-            self.announcer.also.append(self.trigger.committed)
+    def _make_trigger(self) -> Trigger | None:
+        """What is accepted is told to a bus, if there is one."""
+        if self.settings.bus.type == "off":
+            return None
+        trigger = Trigger(self.app, UPKEEP_QUEUE)
+        self.intake.trigger = trigger.note
+        self.announcer.also.append(trigger.committed)
+        return trigger
 
     @property
     def settings(self) -> Settings:
@@ -107,6 +116,7 @@ class Product:
             MODELS_QUEUE: 1,
             LLM_QUEUE: self.completing.slots,
             CRAWL_QUEUE: self.settings.crawl.at_once,
+            KNOWLEDGE_QUEUE: KNOWLEDGE_SLOTS,
             MEMOS_QUEUE: self.settings.memos.at_once,
         }
 

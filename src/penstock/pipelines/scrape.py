@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import asyncpg
 
@@ -24,7 +25,7 @@ from penstock.documents.intake import Done
 from penstock.documents.upload import count_accepted
 from penstock.documents.wish import Moved, make_wish
 from penstock.engine import Context, Penstock
-from penstock.errors import FetchFailed, FetchRefused, NotFound, ResourceLimit, Unreadable
+from penstock.errors import FetchFailed, FetchRefused, NotFound, RateLimited, ResourceLimit, Unreadable
 from penstock.extraction import Boxes
 from penstock.fetch import Fetcher
 from penstock.knowledge.canonical import NoPage, canonical, host_of, origin_of
@@ -37,6 +38,9 @@ from penstock.settings.values import format_duration
 
 WEB_PAGES = ("text/html", "application/xhtml+xml")
 VAGUE = ("", "application/octet-stream", "binary/octet-stream", "application/download")  # the name may know better
+
+READERS_WITHIN = 45.0  # seconds that a page waits for a reader process
+COME_AGAIN = 15.0  # seconds
 
 settled = telemetry.counter(
     "penstock_crawl_pages_total", "Pages of crawls that this process has settled: kept, skipped, failed", ("state",)
@@ -71,6 +75,11 @@ class Scraping:
         self._store = intake.store
         self._announcer = announcer
         self._chosen = app.settings.crawl
+        self._ends: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+
+    def _end_of(self, crawl: int) -> asyncio.Lock:
+        """Pages of one crawl are settled one after the other: who waits for that in here needs no connection for it."""
+        return self._ends.setdefault(crawl, asyncio.Lock())
 
     async def scrape(self, ctx: Context, crawl: int, page: int) -> None:
         """Take one page."""
@@ -99,7 +108,7 @@ class Scraping:
 
     async def _leave(self, ctx: Context, work: Work, page: PageWork, state: str, reason: str) -> None:
         ctx.enter("leave")
-        async with ctx.finish() as tx:
+        async with self._end_of(work.id), ctx.finish() as tx:
             await settle_without(tx, work, page, state, reason)
         settled.labels(state).inc()
         self._announcer.tell()
@@ -163,15 +172,18 @@ class Scraping:
         )
 
     async def _ask_box(self, fetched: Fetched, *, most: int) -> Any:
-        """A page whose links nobody can read is a document all the same."""
+        """A page whose links nobody can read is a document all the same; when the readers are busy, it comes again later."""
         arguments = {
             "limits": self._app.settings.limits.model_dump(),
             "most": most,
             "token": self._chosen.token,
         }
         try:
-            async with self._store.open(fetched.stored.key) as file:
+            async with asyncio.timeout(READERS_WITHIN), self._store.open(fetched.stored.key) as file:
                 return await self._boxes.call("links", file, arguments, name=fetched.url)
+        except TimeoutError:
+            await self._store.remove(fetched.stored.key)
+            raise RateLimited("All reader processes are busy with documents.", retry_after=COME_AGAIN) from None
         except (Unreadable, ResourceLimit) as error:
             return {"note": f"Its links could not be read: {error}"}
 
@@ -189,7 +201,7 @@ class Scraping:
         while True:
             made.clear()
             try:
-                async with ctx.finish() as tx:
+                async with self._end_of(work.id), ctx.finish() as tx:
                     state = await settle_with(tx, work, page, found, partial(keep, tx))
             except (Moved, asyncpg.DeadlockDetectedError):
                 continue

@@ -43,7 +43,6 @@ class Upkeep:
             "tallies": await compact_tallies(database),
             "minutes": await count_minutes(database),
             "answers": await sweep_answers(database),
-            "crawls": await sweep_crawls(database),
             "blobs": await collect_blobs(database, self._store, database.settings.blobs.collect_after),
         }
         await self._removal.call()
@@ -53,6 +52,7 @@ class Upkeep:
                 unique=f"fold {each.collection} {each.model}",
                 share="_system",
             )
+        done["crawls"] = await sweep_crawls(database)
         return done
 
     async def fold_vectors(self, ctx: Context, collection: int, model: str) -> int:

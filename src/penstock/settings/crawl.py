@@ -61,7 +61,7 @@ class CrawlSettings(Section):
         8, ge=1, le=200, description="Pages that one worker asks for at the same time, of all hosts."
     )
     page_bytes: Size = Field(Bytes(10 * 2**20), ge=2**10, le=2**31, description="Bytes of one page, at most.")
-    page_timeout: Duration = Field(timedelta(seconds=45), description="How long fetching one page may take.")
+    page_timeout: Duration = Field(timedelta(seconds=30), description="How long fetching one page may take.")
     links: Whole = Field(2_000, ge=0, le=20_000, description="Links of one page that are looked at; the rest is left.")
     depth: Whole = Field(
         3, ge=0, le=100, description="How many links a crawl goes from its first page, unless it says."
@@ -79,7 +79,7 @@ class CrawlSettings(Section):
     @field_validator("user_agent")
     @classmethod
     def _a_product(cls, text: str) -> str:
-        if not re.fullmatch(r"[A-Za-z_-]+[ -~]*", text):
+        if not re.fullmatch(r"[A-Za-z_-]+(/[\w.+-]+)?( [ -~]*)?", text):
             raise ValueError(
                 "This is no name for a program. Write it like Penstock, or Penstock (+https://example.org)."
             )

@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from penstock.errors import BadSetting
 from penstock.settings.arriving import NEEDED, SOURCE_NAME, BusSettings, PacketSettings, SourceSettings
 from penstock.settings.crawl import CrawlSettings
+from penstock.settings.knowledge import KnowledgeSettings, SchemaSettings, unknown_llm
 from penstock.settings.llm import LlmSettings, incomplete_llms
 from penstock.settings.memos import MemoSettings
 from penstock.settings.outside import MODEL_NAME, BlobSettings, FetchSettings, ModelSettings
@@ -238,6 +239,7 @@ class Settings(Section):
     search: SearchSettings = SearchSettings()
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     llms: dict[str, LlmSettings] = Field(default_factory=dict)
+    knowledge: KnowledgeSettings = KnowledgeSettings()
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     packet: PacketSettings = PacketSettings()
     memos: MemoSettings = MemoSettings()
@@ -287,6 +289,7 @@ def _conflicts(settings: Settings, name: Callable[[str], str]) -> Iterator[str]:
             if not getattr(chosen, part):
                 yield f"{name(f'models.{key}.{part}')} is not set. The model {key} cannot be used without it."
     yield from incomplete_llms(settings.llms, name)
+    yield from unknown_llm(settings.knowledge, settings.llms, name)
     yield from _incomplete_sources(settings, name)
     if embedded and settings.api.port == postgres.port != 0:
         yield f"{name('api.port')} and {name('postgres.port')} are both {postgres.port}. Change one of them."
@@ -314,10 +317,14 @@ SECTIONS = {
     for name, info in Settings.model_fields.items()
     if isinstance(kind := info.annotation, type) and issubclass(kind, Section)
 }
+SECTIONS["knowledge.schema"] = SchemaSettings  # the one section in a section
 # Sections in a section, by names that people choose.
 TABLES: dict[str, type[Section]] = {"models": ModelSettings, "llms": LlmSettings, "sources": SourceSettings}
 FIELDS = {name: info for name, info in Settings.model_fields.items() if name not in {*SECTIONS, *TABLES}} | {
-    f"{key}.{name}": info for key, section in SECTIONS.items() for name, info in section.model_fields.items()
+    f"{key}.{name}": info
+    for key, section in SECTIONS.items()
+    for name, info in section.model_fields.items()
+    if info.annotation not in SECTIONS.values()
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 from penstock.client._async.collections import AsyncCollections
 from penstock.client._async.crawls import AsyncCrawls
 from penstock.client._async.documents import AsyncDocuments
+from penstock.client._async.facts import AsyncFacts
 from penstock.client._async.fleet import AsyncFleet
 from penstock.client._async.inbox import AsyncInbox
 from penstock.client._async.jobs import AsyncJobs
@@ -46,6 +47,7 @@ class AsyncClient:
         self.documents = AsyncDocuments(self._wire)
         self.packets = AsyncPackets(self._wire)
         self.crawls = AsyncCrawls(self._wire)
+        self.facts = AsyncFacts(self._wire)
         self.jobs = AsyncJobs(self._wire)
         self.keys = AsyncKeys(self._wire)
         self.fleet = AsyncFleet(self._wire)

@@ -9,6 +9,7 @@ from typing import Any, Self
 from penstock.client._sync.collections import Collections
 from penstock.client._sync.crawls import Crawls
 from penstock.client._sync.documents import Documents
+from penstock.client._sync.facts import Facts
 from penstock.client._sync.fleet import Fleet
 from penstock.client._sync.inbox import Inbox
 from penstock.client._sync.jobs import Jobs
@@ -47,6 +48,7 @@ class Client:
         self.documents = Documents(self._wire)
         self.packets = Packets(self._wire)
         self.crawls = Crawls(self._wire)
+        self.facts = Facts(self._wire)
         self.jobs = Jobs(self._wire)
         self.keys = Keys(self._wire)
         self.fleet = Fleet(self._wire)
