@@ -41,6 +41,7 @@
         ├── RateLimited             try again after `retry_after`; not charged
         │   └── QueueFull           `enqueue` beyond the depth of a lane or queue
         │   └── Resting             a dependency is left alone: its breaker is open, or it asked for it
+        │   └── Away                a dependency cannot be reached: not charged, and its breaker counts it
         ├── ResourceLimit           memory or time ran out: fewer tries, and alone
         ├── Permanent               never again: encrypted, corrupt, unsupported
         │   ├── BadStep             a step or map that cannot be kept: its name, input, result, calls
@@ -168,6 +169,10 @@ class RateLimited(JobFailure):
 
 class Resting(RateLimited):
     """Nobody calls a dependency for a while: its breaker is open, or it asked for patience."""
+
+
+class Away(RateLimited):
+    """A dependency cannot be reached, or lets nobody in: that is no fault of the job, and its breaker has to know of it."""
 
 
 class QueueFull(RateLimited):

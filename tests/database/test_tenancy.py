@@ -53,6 +53,9 @@ insert into penstock.sources (name, tenant) values ('canary-{t}', '{t}');
 insert into penstock.packets (version_id, document_id, tenant, digest) values ({n}, {n}, '{t}', sha256('same'));
 insert into penstock.packet_documents (version_id, place, name) values ({n}, 0, 'canary-{t}');
 insert into penstock.packet_parts (version_id, first_page, last_page, label, confidence) values ({n}, 1, 1, 'canary-{t}', 1);
+insert into penstock.unpublished (version_id, tenant, document_id, head_id, place, model, model_turn, found)
+  values ({n}, '{t}', {n}, {n}, 0, 'static', 0, '{{"title": "canary-{t}"}}');
+insert into penstock.leaving_points (version_id, collection_id) values ({n}, {n});
 """
 
 VECTORS = """

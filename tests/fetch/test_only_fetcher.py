@@ -14,10 +14,22 @@ ALLOWED = (
     "penstock.fetch",
     "penstock.models.remote",
     "penstock.models.complete",
+    "penstock.search.qdrant",  # by Qdrant's own client, to qdrant.url
     "penstock.client",
     "penstock.cli.health",
 )
-CLIENTS = ("aiohttp", "httpx", "httpx2", "requests", "urllib3", "urllib.request", "http.client", "pycurl", "websockets")
+CLIENTS = (
+    "aiohttp",
+    "httpx",
+    "httpx2",
+    "qdrant_client",
+    "requests",
+    "urllib3",
+    "urllib.request",
+    "http.client",
+    "pycurl",
+    "websockets",
+)
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

@@ -34,6 +34,7 @@ from penstock.cli import (
     packet,
     pausing,
     processes,
+    reindex,
     schedule,
     search,
     status,
@@ -57,6 +58,7 @@ app.command("add")(add.add)
 app.command("search")(search.search)
 app.command("status")(status.status)
 app.add_typer(collections.app, name="collections")
+app.command("reindex")(reindex.reindex)
 app.add_typer(documents.app, name="documents")
 app.add_typer(packet.app, name="packet")
 app.command("sources")(inbox.sources)

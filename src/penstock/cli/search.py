@@ -39,6 +39,8 @@ def search(
             {"question": question, "took_ms": round(found.took * 1000, 1), "hits": [_facts(hit) for hit in found.hits]}
         )
         return
+    if found.fallback:
+        typer.echo(found.fallback, err=True)
     if not collections:
         typer.echo("There is no collection yet: `penstock add PATH` makes one.")
     elif not found.hits:
@@ -59,9 +61,9 @@ async def _find(
         ]
     else:
         chosen = await list_collections(product.app, most=MOST_COLLECTIONS, tenant=product.settings.tenant)
-    refs = [CollectionRef(each.id, each.model, each.search_language) for each in chosen]
+    refs = [CollectionRef(each.id, each.model, each.search_language, each.index) for each in chosen]
     query = Query(text=question, collections=refs, k=hits, mode=mode)
-    return await find(product.app.database, product.models, query), len(chosen)
+    return await find(product.app.database, product.models, query, product.qdrant), len(chosen)
 
 
 def _facts(hit: "Hit") -> dict[str, Any]:

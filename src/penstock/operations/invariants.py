@@ -76,6 +76,8 @@ RULES = (
     ("members_follow_their_packet", "The members of a packet follow it.", "packets"),
     ("taken_message_has_its_document", "A message that was taken has its document.", "inbox"),
     ("waiting_message_has_a_job", "A message that waits has a job that takes it.", "inbox"),
+    ("unpublished_is_not_live", "What waits for its points is the newest version of its document, and not live.", ""),
+    ("leaving_points_are_unseen", "The points of what search sees are not removed.", ""),
 )
 INVARIANTS = tuple(Invariant(number, *rule) for number, rule in enumerate(RULES, 1))
 

@@ -24,17 +24,24 @@ from penstock.pipelines.document import Preparing
 from penstock.pipelines.embedding import model_limit
 from penstock.pipelines.message import Taking
 from penstock.pipelines.packet import Packing
+from penstock.pipelines.points import LIMIT as QDRANT_LIMIT
+from penstock.pipelines.points import Points
+from penstock.pipelines.reconciling import Reconciling
 from penstock.pipelines.reembedding import Reembedding
+from penstock.pipelines.reindexing import Reindexing
 from penstock.pipelines.removal import Removal
 from penstock.pipelines.trigger import Trigger
 from penstock.pipelines.upkeep import Upkeep
+from penstock.search.qdrant import open_qdrant
 from penstock.settings import Settings
 
 QUEUE = "documents"
 INBOX_QUEUE = "inbox"
 UPKEEP_QUEUE = "upkeep"
 MODELS_QUEUE = "models"
+POINTS_QUEUE = "points"
 MODEL_CALLS = 8  # of the whole fleet to one remote model at a time
+QDRANT_REST = "10s"  # of its breaker, when it opens first
 
 
 class Product:
@@ -72,6 +79,8 @@ class Product:
         reembedding = Reembedding(self.app, self.models)
         self.app.job(queue=MODELS_QUEUE, timeout="3d", retries=10)(reembedding.reembed_collection)
         self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=10)(reembedding.forget_vectors)
+        self.qdrant = open_qdrant(self.settings.qdrant)
+        self._add_points(removal)
         self.app.schedule("tidy-documents", "every 1m", self.app.kinds["tidy_documents"](), overlap="skip")
         self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(Checking(self.app, self.store).check_documents)
         self.app.schedule("check-documents", "every 5m", self.app.kinds["check_documents"](), overlap="skip")
@@ -80,6 +89,26 @@ class Product:
         if self.trigger is not None:
             self.intake.trigger = self.trigger.note
             self.announcer.also.append(self.trigger.committed)
+
+    def _add_points(self, removal: Removal) -> None:
+        """What another index needs. Without one, a job that needs it waits for somebody who has it."""
+        chosen = self.settings.qdrant
+        uses = {}
+        if self.qdrant is not None:
+            self.app.limit(QDRANT_LIMIT, chosen.permits, rest=QDRANT_REST)
+            uses = {QDRANT_LIMIT: 1}
+        points = Points(self.app, self.qdrant, self.announcer, removal)
+        reindexing = Reindexing(self.app, self.qdrant)
+        self.app.job(queue=POINTS_QUEUE, timeout="1h", retries=10, uses=uses)(points.publish_points)
+        self.app.job(queue=POINTS_QUEUE, timeout="1h", retries=10, uses=uses)(points.remove_points)
+        self.app.job(queue=POINTS_QUEUE, timeout="1h", retries=10, uses=uses)(reindexing.forget_points)
+        self.app.job(queue=MODELS_QUEUE, timeout="3d", retries=10)(reindexing.reindex_collection)
+        self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=10)(reindexing.drop_vector_index)
+        reconciling = Reconciling(self.app, self.qdrant)
+        self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1, uses=uses)(reconciling.reconcile_points)
+        if self.qdrant is not None:
+            call = self.app.kinds["reconcile_points"]()
+            self.app.schedule("reconcile-points", "every 10m", call, overlap="skip")
 
     @property
     def settings(self) -> Settings:
@@ -90,7 +119,7 @@ class Product:
         """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
         documents = 4 * self.settings.extraction.children + 4
         others = {INBOX_QUEUE: 16, UPKEEP_QUEUE: 3, MODELS_QUEUE: 1, LLM_QUEUE: self.completing.slots}
-        return {QUEUE: documents, **others}
+        return {QUEUE: documents, POINTS_QUEUE: self.settings.qdrant.permits if self.qdrant else 1, **others}
 
     async def __aenter__(self) -> Self:
         await self.app.__aenter__()
@@ -102,6 +131,8 @@ class Product:
         await self.boxes.close()
         await self.models.aclose()
         await self.completing.aclose()
+        if self.qdrant is not None:
+            await self.qdrant.aclose()
         await self.announcer.close()
         if self.trigger is not None:
             await self.trigger.close()

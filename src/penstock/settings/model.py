@@ -21,6 +21,7 @@ from penstock.errors import BadSetting
 from penstock.settings.arriving import NEEDED, SOURCE_NAME, BusSettings, PacketSettings, SourceSettings
 from penstock.settings.llm import LlmSettings, incomplete_llms
 from penstock.settings.outside import MODEL_NAME, BlobSettings, FetchSettings, ModelSettings
+from penstock.settings.qdrant import QdrantSettings, missing_qdrant
 from penstock.settings.rates import RateSettings
 from penstock.settings.section import Section
 from penstock.settings.values import Bytes, DatabaseUrl, Duration, Folder, Memory, Size, Unset, Whole, format_duration
@@ -166,6 +167,7 @@ class CollectionSettings(Section):
     )
     ocr_language: str = Field("en", pattern=r"^[a-z_]{2,20}$", description="The language of its scans.")
     search_language: str = Field("english", pattern=r"^[a-z]{2,20}$", description="Whose word endings search ignores.")
+    index: Literal["postgres", "qdrant"] = Field("postgres", description="Where its vectors are searched.")
 
 
 class SearchSettings(Section):
@@ -237,6 +239,7 @@ class Settings(Section):
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     llms: dict[str, LlmSettings] = Field(default_factory=dict)
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
+    qdrant: QdrantSettings = QdrantSettings()
     packet: PacketSettings = PacketSettings()
     bus: BusSettings = BusSettings()
     fetch: FetchSettings = FetchSettings()
@@ -283,6 +286,7 @@ def _conflicts(settings: Settings, name: Callable[[str], str]) -> Iterator[str]:
             if not getattr(chosen, part):
                 yield f"{name(f'models.{key}.{part}')} is not set. The model {key} cannot be used without it."
     yield from incomplete_llms(settings.llms, name)
+    yield from missing_qdrant(settings.collections.index, settings.qdrant, name)
     yield from _incomplete_sources(settings, name)
     if embedded and settings.api.port == postgres.port != 0:
         yield f"{name('api.port')} and {name('postgres.port')} are both {postgres.port}. Change one of them."
