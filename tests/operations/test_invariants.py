@@ -130,6 +130,18 @@ BROKEN: dict[str, tuple[list[str], str]] = {
         "was taken as document 404, which does not exist",
     ),
     "waiting_message_has_a_job": ([MESSAGE.format("waiting", "null")], "waits, and its job 404 is over"),
+    "unpublished_is_not_live": (
+        [
+            *READY,
+            "insert into penstock.unpublished (version_id, document_id, head_id, place, model, model_turn, found) "
+            "select live_id, id, live_id, 0, 'static', 0, '{}' from penstock.documents",
+        ],
+        "is live, and waits for its points",
+    ),
+    "leaving_points_are_unseen": (
+        [*READY, "insert into penstock.leaving_points select live_id, collection_id from penstock.documents"],
+        "is found by it",
+    ),
 }
 
 

@@ -45,8 +45,8 @@ class QdrantSettings(Section):
     @field_validator("key")
     @classmethod
     def _fit_for_a_header(cls, key: SecretStr | None) -> SecretStr | None:
-        if key and not re.fullmatch(r"[!-~]+", key.get_secret_value()):
-            raise ValueError("This is no key. It has only letters, digits and signs of ASCII, without spaces.")
+        if key and not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", key.get_secret_value()):
+            raise ValueError("This is no key. It has only letters, digits and the signs . _ ~ + / = -.")
         return key
 
 
