@@ -14,16 +14,19 @@ import pytest
 from penstock.documents import (
     Collection,
     Upload,
+    cancel_document,
     change_collection,
     create_collection,
     delete_document,
     find_collection,
     list_documents,
     restore_document,
+    retry_document,
     show_document,
     show_receipt,
 )
 from penstock.documents.explain import explain_anything
+from penstock.documents.packets import show_packets
 from penstock.errors import BadValue, WrongState
 from penstock.operations import verify
 from penstock.pipelines import Product
@@ -31,6 +34,8 @@ from penstock.search import CollectionRef, Found, Query, find
 from penstock.search.entries import chunk_key, split_key
 from penstock.settings import DatabaseUrl
 from tests.pipelines.test_document import rows, working
+from tests.pipelines.test_packet import COVER, PART_A, PART_B, accept
+from tests.pipelines.test_packet import until_over as until_packet
 from tests.scenarios.made import archive
 from tests.search.qdrant_stand_in import RealServer, StandIn, qdrant_server, stand_in
 
@@ -193,6 +198,37 @@ async def test_archives_and_what_is_inside(database_url: DatabaseUrl, tmp_path: 
         assert sum((await names(product)).values()) == 6
 
 
+async def test_a_packet_is_ready_with_the_points_of_all_its_documents(
+    database_url: DatabaseUrl, tmp_path: Path, stand_in: StandIn
+) -> None:
+    """All of them wait for one job, are published in its one transaction, and fail or are tried again with it."""
+    async with searched_there(database_url, tmp_path, stand_in) as product:
+        await change_collection(product.app, "papers", index="qdrant")
+        stand_in.mood = "forgets"
+        files = {"cover.txt": COVER.encode(), "a.txt": PART_A.encode(), "b.txt": PART_B.encode()}
+        packet = await accept(product, "case", files)
+
+        async def waiting() -> bool:
+            [row] = await rows(
+                product, "select count(*) as n, count(distinct job_id) as jobs from penstock.unpublished"
+            )
+            return (row["n"], row["jobs"]) == (4, 1)
+
+        await until(waiting, within=60)
+        shown = await list_documents(product.app, collection="papers")
+        assert {each.status for each in shown} == {"processing"}
+        stand_in.mood = "well"
+        assert (await until_packet(product, packet.id)).status == "ready"
+        shown = await list_documents(product.app, collection="papers")
+        assert {each.status for each in shown} == {"ready"}
+        assert len(shown) == 4
+        assert await stand_in.count() == 3
+        async with product.app.database.pool.session() as session:
+            whole = (await show_packets(session, [packet.id]))[packet.id]
+        assert [part.label for part in whole.parts] == ["cover", "A", "B"]
+        await is_true(product)
+
+
 async def test_a_replaced_version_leaves_nothing(database_url: DatabaseUrl, tmp_path: Path, stand_in: StandIn) -> None:
     """Until the new one is there, the old one is found; then its points go."""
     async with searched_there(database_url, tmp_path, stand_in) as product:
@@ -303,6 +339,37 @@ async def test_all_of_it_is_written_again_when_it_is_lost(
         product.qdrant._prepared.clear()  # type: ignore[union-attr]
         assert (await reconcile(product))["missing"] == 20
         assert sum((await names(product)).values()) == 20
+
+
+async def test_cancelled_while_it_waits_it_can_be_tried_again(
+    database_url: DatabaseUrl, tmp_path: Path, stand_in: StandIn
+) -> None:
+    """The second time it is prepared from the beginning, in other chunks; what the first has left there goes."""
+    async with searched_there(database_url, tmp_path, stand_in) as product:
+        gate = asyncio.Event()
+
+        async def wait(path: str) -> None:
+            if path.endswith("/points/count"):
+                await gate.wait()
+
+        stand_in.before = wait
+        document = await add(product, "a.txt", text(1, 8))
+
+        async def written() -> bool:
+            return await stand_in.count() == 8
+
+        await until(written)
+        await cancel_document(product.app, document)
+        assert await until_over(product) == {"a.txt": "failed"}
+        gate.set()
+        await change_collection(product.app, "far", chunk_size=400)
+        await retry_document(product.app, document)
+        assert await until_over(product) == {"a.txt": "ready"}
+        shown = await show_document(product.app, document)
+        assert shown.chunks is not None
+        assert shown.chunks < 8
+        assert await stand_in.count() == shown.chunks
+        assert (await reconcile(product))["orphaned"] == 0
 
 
 async def until_index(product: Product, index: str) -> Collection:
