@@ -173,7 +173,7 @@ async def test_while_it_is_away_documents_wait_and_no_try_is_spent(
 
         async def all_wait() -> bool:
             found = await rows(product, "select count(*) as n from penstock.unpublished where job_id is not null")
-            return found[0]["n"] == 6
+            return bool(found[0]["n"] == 6)
 
         await until(opened)
         await until(all_wait)
@@ -301,7 +301,7 @@ async def test_both_sides_are_the_same_after_the_reconciler(
         for number in range(5):
             await add(product, f"{number}.txt", text(number))
         await until_over(product, 5)
-        right = {key: value[1] for key, value in stand_in.points().items()}
+        right = {int(key): value[1] for key, value in stand_in.points().items()}
         points = stand_in.points()
         first, *_, last = sorted(right)
         vector = [0.1] * 256

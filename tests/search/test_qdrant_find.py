@@ -55,7 +55,7 @@ async def far(library: Library, stand_in: StandIn, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(outside, "REST", 0.0)
     for name, texts in TEXTS.items():
         await library.add(name, texts, metadata=f'{{"name": "{name}"}}')
-    client = Qdrant(QdrantSettings(url=stand_in.url, search_timeout="1s", timeout="5s"))  # type: ignore[arg-type]
+    client = Qdrant(QdrantSettings(url=stand_in.url, search_timeout="1s", timeout="5s"))
     made = Far(library, stand_in, client)
     await made.move()
     yield made

@@ -19,18 +19,10 @@ where pages.version_id = bite.version_id and pages.number = bite.number
 returning pages.number
 
 -- name: note_cleared
--- Its points, if there are some, go from here on, too (leaving.py).
-with cleared as (
-  update penstock.versions set cleared_at = penstock.now() where id = :version returning id, document_id
-),
-leaving as (
-  insert into penstock.leaving_points (version_id, collection_id)
-  select cleared.id, collection.id
-  from cleared join penstock.documents as document on document.id = cleared.document_id
-  join penstock.collections as collection on collection.id = document.collection_id and collection.has_points
-  on conflict do nothing
+with unpublished as (
+  delete from penstock.unpublished where version_id = :version
 )
-delete from penstock.unpublished where version_id = :version
+update penstock.versions set cleared_at = penstock.now() where id = :version
 
 -- name: compact_tallies
 -- Who reads at the same time sees the old rows or the new one, never both. A row for each collection stays as it is.

@@ -1,18 +1,20 @@
 """Points that must go: versions that were replaced or removed, and are not yet counted to be gone from the other index.
 
-A row is written in the transaction that decides it (cleaning.sql, removal.sql), and removed in the one that follows the
-count. A receipt is verified when none of its versions has a row. The SQL is in leaving.sql.
+A row, and the job that removes, are written in the transaction that decides it (cleaning.py, removal.py); the row goes in the
+one that follows the count. A receipt is verified when none of its versions has a row. The SQL is in leaving.sql.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.database import Session, statements
+from penstock.documents.deletion import call_alone
 from penstock.engine import Penstock
 
 sql = statements(__file__)
 
 REMOVE_POINTS = "remove_points"  # the kind of the job, and its unique key
+POINTS_QUEUE = "points"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,9 @@ class Leaving:
 
 
 async def note_leaving(tx: Session, collection: int, versions: Sequence[int]) -> None:
-    """The points of these versions must go, if the collection may have some."""
-    await sql.note_leaving.run(tx, collection=collection, versions=list(versions))
+    """The points of these versions must go, if the collection may have some; the last thing in its transaction."""
+    if await sql.note_leaving(tx, collection=collection, versions=list(versions)):
+        await call_alone(tx, REMOVE_POINTS, POINTS_QUEUE)
 
 
 async def list_leaving(session: Session, *, most: int) -> list[Leaving]:

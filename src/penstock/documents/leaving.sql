@@ -3,6 +3,7 @@ insert into penstock.leaving_points (version_id, collection_id)
 select version, :collection from unnest(:versions::bigint[]) as gone(version)
 where exists (select from penstock.collections where id = :collection and has_points)
 on conflict do nothing
+returning version_id
 
 -- name: list_leaving
 with first as (

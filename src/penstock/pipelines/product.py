@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from penstock.blobs import Store, open_store
 from penstock.documents import Announcer, Inbox, Intake
+from penstock.documents.leaving import POINTS_QUEUE
 from penstock.documents.packet import Packets
 from penstock.engine import Penstock
 from penstock.extraction import Boxes
@@ -39,7 +40,6 @@ QUEUE = "documents"
 INBOX_QUEUE = "inbox"
 UPKEEP_QUEUE = "upkeep"
 MODELS_QUEUE = "models"
-POINTS_QUEUE = "points"
 MODEL_CALLS = 8  # of the whole fleet to one remote model at a time
 QDRANT_REST = "10s"  # of its breaker, when it opens first
 
