@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import dashboard, documents, engine, life, packet, parts
+from benchmarks import dashboard, documents, engine, life, models, packet, parts
 from benchmarks.stage import Scale
 from benchmarks.suite import run
 
@@ -17,6 +17,7 @@ SUITES = {
     "packet": packet.MEASURES,
     "parts": parts.MEASURES,
     "dashboard": dashboard.MEASURES,
+    "models": models.MEASURES,
 }
 EVERY = {name: measure for suite in (*SUITES.values(), engine.FLOW) for name, measure in suite.items()}
 

@@ -33,3 +33,20 @@ async def test_the_packet_runs(database_url: DatabaseUrl) -> None:
     async with start(str(run), environ={"PENSTOCK_DATABASE_URL": database_url.reveal()}) as program:
         assert await program.end(60) == 0, program.printed
         assert "page 1; page 4 of the packet" in program.printed
+
+
+async def test_the_memos_run(database_url: DatabaseUrl) -> None:
+    """It checks what it prints by itself."""
+    run = FOLDER.parent / "memos/run.py"
+    async with start(str(run), environ={"PENSTOCK_DATABASE_URL": database_url.reveal()}) as program:
+        assert await program.end(60) == 0, program.printed
+        assert "merged into 1" in program.printed
+        assert "said by Bob in message 6" in program.printed
+
+
+async def test_the_knowledge_runs(database_url: DatabaseUrl) -> None:
+    """It checks what it prints by itself."""
+    run = FOLDER.parent / "knowledge/run.py"
+    async with start(str(run), environ={"PENSTOCK_DATABASE_URL": database_url.reveal()}) as program:
+        assert await program.end(60) == 0, program.printed
+        assert "The runner was replaced in 2019" in program.printed

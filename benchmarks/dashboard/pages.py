@@ -19,8 +19,9 @@ from benchmarks.cost import clock
 from benchmarks.documents.product import Installed
 from benchmarks.report import Row
 from benchmarks.stage import Stage
+from penstock import Penstock
 from penstock.database import Session
-from penstock.documents import count_minutes
+from penstock.documents import count_minutes, explain_document
 from penstock.operations.doctor import examine
 from penstock.pipelines import Product
 from penstock.web import listen, make_app, serve
@@ -29,6 +30,15 @@ from penstock.web.pages.overview import Glances
 REQUESTS = 200
 VIEWERS = 50
 SMALL = 10_000
+COLD = 20  # first questions of a connection
+BEGIN = """
+with hand as (
+  insert into penstock.workers (name, host, pid, version, queues, kinds, slots, lease)
+  values ('bench', 'bench', 1, '0', '{documents}', '{prepare_document}', 4, '1 hour') returning id
+)
+update penstock.jobs set state = 'running', attempt = 1, worker_id = hand.id, claimed_at = penstock.now()
+from hand where jobs.id = $1
+"""
 PLENTY = {f"rates__{name}": "off" for name in ("search", "read", "write", "per_address")}
 TIDY = ("documents", "versions", "events", "jobs", "job_history", "blobs", "minutes", "tallies", "pages")
 
@@ -58,7 +68,7 @@ async def _measure(stage: Stage, documents: int) -> list[Row]:
             telling = asyncio.create_task(_change_often(product))
             rows += await _ask_pages(client, app, documents)
             telling.cancel()
-        rows.append(await _doctor(product))
+        rows += [await _doctor(product), await _cold_why(product, 10 * documents)]
     await stage.drop(url)
     shutil.rmtree(home)
     return rows
@@ -116,6 +126,7 @@ async def _ask_pages(client: "_Client", app: FastAPI, documents: int) -> list[Ro
         ),
         ("GET /documents/{id}", [f"/documents/{number}", f"/documents/{number}?view=history"], None, 50, 200),
         ("GET /jobs", ["/jobs"], None, 50, 200),
+        ("GET /jobs, of one state", [f"/jobs?state={each}" for each in ("ready", "dead", "running")], None, 50, 200),
         ("GET /packets", ["/packets"], None, 50, 200),
         ("GET /fleet", ["/fleet"], None, 50, 200),
         ("GET /schedules", ["/schedules"], None, 50, 200),
@@ -154,6 +165,22 @@ async def _doctor(product: Product) -> Row:
         await examine(product.settings)
         times.append(clock() - began)
     return Row("dashboard", "doctor", "s", times).judged("≤ 3", lambda value: value <= 3)
+
+
+async def _cold_why(product: Product, document: int) -> Row:
+    """What a command pays: the first question on a connection, whose plans are new, about a document that runs."""
+    await product.app.database.pool.repeat(lambda session: session.execute(BEGIN, document + 1))
+    times = []
+    for _ in range(COLD):
+        async with Penstock(
+            home=product.settings.home, database_url=product.app.dsn, pool={"size": 1, "step": 1}
+        ) as fresh:
+            began = clock()
+            told = await explain_document(fresh, document)
+            times.append(1000 * (clock() - began))
+        assert told.because == "running", told.sentence
+    row = Row("dashboard", "why, the first of a connection", "ms", [statistics.median(times)], note=f"p50 of {COLD}")
+    return row.judged("≤ 20", lambda value: value <= 20)
 
 
 async def _change_often(product: Product) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -69,6 +70,19 @@ class Installed:
                     yield json.loads(line)["url"], psutil.Process(process.pid)
                     return
             raise SideFailed("the API did not start")
+
+    @asynccontextmanager
+    async def worker(self) -> AsyncIterator[str]:
+        """A worker process: the address of its metrics. What it logs is read, so that its pipe is never full."""
+        async with self.running("worker", "--port", "0") as process:
+            assert process.stderr is not None
+            async for line in process.stderr:
+                if found := re.search(rb"http://127\.0\.0\.1:\d+", line):
+                    reading = asyncio.create_task(process.stderr.read())
+                    yield found[0].decode()
+                    reading.cancel()
+                    return
+            raise SideFailed("the worker did not start")
 
 
 def family_memory(process: psutil.Process) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.errors import RateLimited as RateLimited
     from penstock.errors import ResourceLimit as ResourceLimit
     from penstock.errors import Transient as Transient
+    from penstock.errors import Unavailable as Unavailable
 
 __version__ = "0.1.0"
 
@@ -32,6 +33,7 @@ _HOMES = dict.fromkeys(("Penstock", "Context", "Gap"), "penstock.engine") | dict
         "RateLimited",
         "ResourceLimit",
         "Transient",
+        "Unavailable",
     ),
     "penstock.errors",
 )

@@ -38,10 +38,10 @@
     │   └── StorageFull             507: no room in the blob store
     └── JobFailure                  what a handler may raise to say what shall happen to its job
         ├── Transient               try again, with backoff (so is every exception that is not listed here)
+        │   └── Unavailable         the other side of a limit is away: not charged, unless it answers others
         ├── RateLimited             try again after `retry_after`; not charged
         │   └── QueueFull           `enqueue` beyond the depth of a lane or queue
         │   └── Resting             a dependency is left alone: its breaker is open, or it asked for it
-        │   └── Away                a dependency cannot be reached: not charged, and its breaker counts it
         ├── ResourceLimit           memory or time ran out: fewer tries, and alone
         ├── Permanent               never again: encrypted, corrupt, unsupported
         │   ├── BadStep             a step or map that cannot be kept: its name, input, result, calls
@@ -157,6 +157,10 @@ class Transient(JobFailure):
     """May well work next time."""
 
 
+class Unavailable(Transient):
+    """The other side of a limit is away. Its breaker counts it; the job is charged only if others are answered meanwhile."""
+
+
 class RateLimited(JobFailure):
     """The other side asked for patience; waiting is not charged to the retry budget."""
 
@@ -169,10 +173,6 @@ class RateLimited(JobFailure):
 
 class Resting(RateLimited):
     """Nobody calls a dependency for a while: its breaker is open, or it asked for patience."""
-
-
-class Away(RateLimited):
-    """A dependency cannot be reached, or lets nobody in: that is no fault of the job, and its breaker has to know of it."""
 
 
 class QueueFull(RateLimited):
@@ -312,9 +312,16 @@ class KeyReused(Refused):
 
 
 class FetchRefused(Refused, Permanent):
-    """A URL that may not be followed, or that leads to nothing that can be taken; to a job, never again."""
+    """A URL that may not be followed, or that leads to nothing that can be taken; to a job, never again.
+
+    `answered` is the status with which its server has said so, if it was the server.
+    """
 
     status = 422
+
+    def __init__(self, message: str, *, answered: int | None = None) -> None:
+        super().__init__(message)
+        self.answered = answered
 
 
 class FetchFailed(Refused, Transient):

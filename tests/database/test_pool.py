@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from penstock.database import Database, Pool, open_database
+from penstock.database.pool import PoolUse, crowded
 from penstock.database.session import connect
 from penstock.errors import CallTimedOut, ConnectionLost, HeldTooLong, PoolExhausted
 from penstock.settings import DatabaseUrl, PoolSettings, Settings
@@ -38,10 +39,30 @@ async def test_uses_and_waits_are_counted(database_url: DatabaseUrl) -> None:
         assert pool.state.used == 1
         assert pool.state.use == 1.0
         waiting = asyncio.create_task(pool.repeat(lambda session: session.fetchval("select 1")))
+        before = crowded._value.get()
         await asyncio.sleep(0)
         assert pool.state.waiting == 1
     assert await waiting == 1
     assert (pool.state.used, pool.state.waiting) == (0, 0)
+    await pool.repeat(lambda session: session.fetchval("select 1"))
+    assert crowded._value.get() == before + 1, "who came when one was free did not wait"
+    await pool.close()
+
+
+async def test_the_use_of_a_moment_is_its_mean(database_url: DatabaseUrl) -> None:
+    """One of two connections for half of the time is a quarter, whatever is in use when somebody looks."""
+    pool = await open_pool(database_url, size=2)
+    use = PoolUse(pool)
+    began = time.monotonic()
+    async with pool.session():
+        assert use() == 0.0, "the moment is not over"
+        await asyncio.sleep(0.25)
+    await asyncio.sleep(0.25)
+    async with pool.session(), pool.session():
+        seen = use()
+        took = time.monotonic() - began
+        assert pool.state.use == 1.0
+    assert 0.25 / took / 2 <= seen < 0.35 / took / 2 + 0.05
     await pool.close()
 
 

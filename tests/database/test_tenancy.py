@@ -53,6 +53,25 @@ insert into penstock.sources (name, tenant) values ('canary-{t}', '{t}');
 insert into penstock.packets (version_id, document_id, tenant, digest) values ({n}, {n}, '{t}', sha256('same'));
 insert into penstock.packet_documents (version_id, place, name) values ({n}, 0, 'canary-{t}');
 insert into penstock.packet_parts (version_id, first_page, last_page, label, confidence) values ({n}, 1, 1, 'canary-{t}', 1);
+insert into penstock.crawls (id, tenant, collection_id, url, hosts, depth, max_pages, job_id)
+  values ({n}, '{t}', {n}, 'https://canary-{t}/', '{{canary-{t}}}', 1, 1, {n});
+insert into penstock.crawl_pages (crawl, tenant, url, depth) values ({n}, '{t}', 'https://canary-{t}/', 0);
+insert into penstock.streams (id, tenant, name, last) overriding system value values ({n}, '{t}', 'canary-{t}', 0);
+insert into penstock.messages (tenant, stream_id, seq, message_id, author, text)
+  values ('{t}', {n}, 1, 'same', '', 'canary-{t}');
+insert into penstock.memos (id, tenant, stream_id, text, kind, confidence, words, llm, job_id) overriding system value
+  values ({n}, '{t}', {n}, 'canary-{t}', 'fact', 1, '', 'main', 1);
+insert into penstock.memo_messages (tenant, memo_id, stream_id, seq) values ('{t}', {n}, {n}, 1);
+insert into penstock.extractions (id, tenant, collection_id, document_id, version_id, plan, llm, embedder, job_id)
+  overriding system value values ({n}, '{t}', {n}, {n}, {n}, 'canary-{t}', 'main', 'static', 1);
+insert into penstock.extraction_windows (version_id, plan, ordinal, answer, tokens_in, tokens_out, cost)
+  values ({n}, 'canary-{t}', 0, '{{}}', 1, 1, 0);
+insert into penstock.facts (id, tenant, collection_id, version_id, extraction_id, ordinal, kind, statement, quote, page,
+  start, stop, confidence, words) overriding system value
+  values ({n}, '{t}', {n}, {n}, {n}, 0, 'statement', 'canary-{t}', 'canary-{t}', 1, 0, 8, 1, 'canary');
+insert into penstock.entities (id, tenant, collection_id, type, key, name) overriding system value
+  values ({n}, '{t}', {n}, 'person', 'canary-{t}', 'canary-{t}');
+insert into penstock.mentions (fact_id, entity_id, role) values ({n}, {n}, 'about');
 insert into penstock.unpublished (version_id, tenant, document_id, head_id, place, model, model_turn, found)
   values ({n}, '{t}', {n}, {n}, 0, 'static', 0, '{{"title": "canary-{t}"}}');
 insert into penstock.leaving_points (version_id, collection_id) values ({n}, {n});

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -21,6 +22,7 @@ from penstock.engine.failpoint import Armed, Reached
 from penstock.engine.outcome import Cancelled
 from penstock.errors import LeaseLost
 from penstock.search import Index, fold
+from penstock.settings.model import SearchSettings
 from tests.documents.conftest import Office
 from tests.documents.filling import entry_of, fill, numbers
 from tests.leftovers import count_leftovers
@@ -52,6 +54,7 @@ async def test_nothing_is_left_but_a_receipt(office: Office) -> None:
         "postings": 1,
         "pages": 1,
         "checkpoints": 0,
+        "facts": 0,
         "versions": 1,
         "blobs": 1,
         "bytes": made.size,
@@ -88,6 +91,32 @@ async def test_folded_postings_and_vectors_go_too(office: Office) -> None:
     assert await leftovers(office, gone, versions, jobs) == {}
     versions, jobs = await numbers(office, made[0].id, made[2].id, made[4].id)
     assert (await leftovers(office, [], versions, jobs))["folded_postings"] > 0
+
+
+async def test_an_index_of_which_nothing_is_seen_goes_first(office: Office) -> None:
+    """The vacuum would have to take out each vector. While something is seen, or may be restored, it stays."""
+    made = [await fill(office, f"{n}.txt", [f"the mill {n}", f"a gate of oak {n}"]) for n in range(3)]
+    collection = (await office.show(made[0].id)).collection_id
+    database = office.app.database
+    every = database.settings.model_copy(update={"search": SearchSettings(exact_up_to=1)})
+    await fold(replace(database, settings=every), collection, "static")
+
+    async def indexes() -> int:
+        name = f"folded_vectors_static_{collection}"
+        return len(await office.run("select from pg_indexes where indexname = $1", name))
+
+    await delete_document(office.app, made[0].id)
+    await remove(office)
+    assert await indexes() == 1, "two are seen"
+    await delete_document(office.app, made[1].id)
+    await office.run("update penstock.removals set due_at = due_at + interval '1 hour'")
+    await delete_document(office.app, made[2].id)
+    await remove(office)
+    assert await indexes() == 1, "one may be restored"
+    await office.run("update penstock.removals set due_at = deleted_at")
+    await remove(office)
+    assert await indexes() == 0
+    assert await office.run("select from penstock.folded_vectors_static") == []
 
 
 async def test_bytes_that_another_document_has_stay(office: Office) -> None:

@@ -21,7 +21,7 @@ from penstock.engine.kinds import Kinds
 from penstock.engine.limits import Limit, Limits
 from penstock.engine.permits import Allotments, Reservation, close_breaker, share_out, sql
 from penstock.engine.stop import Stop
-from penstock.errors import Away, BadJob, Resting
+from penstock.errors import BadJob, Resting
 from penstock.settings import DatabaseUrl
 from tests.engine.conftest import Shop, make_kind
 from tests.waiting import until
@@ -313,6 +313,16 @@ async def test_first_come_first_served(shop: Shop) -> None:
     waiting[1].cancel()
 
 
+async def test_a_failure_is_excused_until_others_are_answered(shop: Shop) -> None:
+    hand = await hire(shop, 20)
+    await hand.exchange()
+    assert [hand.llm.excuses(7), hand.llm.excuses(7)] == [True, True], "nobody was answered"
+    hand.llm.give_back(await hand.llm.take(1), WENT_WELL)
+    assert hand.llm.excuses(8), "its first failure: that it was answered before says nothing"
+    assert not hand.llm.excuses(7), "the other side is there, and fails for this job"
+    assert hand.llm.excuses(7), "again nobody since then"
+
+
 async def test_how_a_call_ends_moves_the_level_and_the_breaker(shop: Shop) -> None:
     hand = await hire(shop, 20)
     await hand.exchange()
@@ -321,7 +331,6 @@ async def test_how_a_call_ends_moves_the_level_and_the_breaker(shop: Shop) -> No
         (TimeoutError(), 2, 1),
         (OSError("no route"), 2, 2),
         (Permanent("no such model"), 2, 2),
-        (Away("not there", retry_after=60), 2, 3),
     ):
         permit = await hand.llm.take(1)
         if level == 4:

@@ -14,6 +14,7 @@ from penstock.database import Session, Statement
 from penstock.engine.chores import sql as chores
 from penstock.engine.fleet import sql as fleet
 from penstock.engine.lanes import sql as lanes
+from penstock.engine.listing import sql as listing
 from penstock.engine.settler import sql as settler
 from tests.engine.conftest import Shop
 
@@ -27,6 +28,7 @@ from generate_series(1, $2) as n, (select $1::text::penstock.job_state as state)
 """
 IDS = list(range(1, 301))
 ONES = [1] * len(IDS)
+LIST: dict[str, Any] = {"after": 0, "most": 51, "any_lane": True, "kind": None, "queue": None, "share": None}
 PROOF: dict[str, Any] = {"ids": IDS, "attempts": ONES, "workers": ONES}
 
 HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
@@ -51,6 +53,12 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
     "rescue_jobs": (chores.rescue_jobs, {"gone_id": 1, "bite": 500, "deaths_allowed": 2}),
     "release_unknown": (lanes.release_unknown, {"worker_id": 1, "ids": IDS}),
     "owned_jobs": (lanes.owned_jobs, {"worker_id": 1}),
+    "walk_jobs": (listing.walk_jobs, LIST | {"state": "dead", "window": 50_000}),
+    "walked_to": (listing.walked_to, {"after": 0, "window": 50_000}),
+    **{
+        f"few_{state}": (getattr(listing, f"few_{state}"), LIST | {"bound": 2_001})
+        for state in ("ready", "later", "running", "waiting", "dead")
+    },
     "beat": (fleet.beat, {"worker_id": 1, "draining": False, "load": "{}"}),
 }
 

@@ -326,3 +326,34 @@ def test_retry_after_a_date() -> None:
     wait = retry_after(format_datetime(datetime.now(UTC) + timedelta(minutes=5), usegmt=True))
     assert wait is not None
     assert timedelta(minutes=4) < wait <= timedelta(minutes=5)
+
+
+async def test_who_asks_can_say_its_name_and_look_at_each_hop(site: Site, fetcher: Fetcher) -> None:
+    site.pages["/a"] = moved("/b")
+    site.pages["/b"] = reply(b"x", "X-Robots-Tag: noindex", "X-Robots-Tag: otherbot: none")
+    hops: list[str] = []
+    async with fetcher.open(site.url("/a"), most=10, user_agent="Somebody/1.0", follow=hops.append) as response:
+        assert response.header("x-robots-tag") == "noindex, otherbot: none"
+        assert response.header("X-Nothing") == ""
+    assert hops == [site.url("/b")]
+    assert all("User-Agent: Somebody/1.0\r\n" in request for request in site.requests)
+
+
+async def test_a_hop_that_is_not_wanted_is_not_asked_for(site: Site, fetcher: Fetcher) -> None:
+    site.pages["/a"] = moved("/b")
+
+    def refuse(url: str) -> None:
+        raise LookupError(url)
+
+    with pytest.raises(LookupError):
+        async with fetcher.open(site.url("/a"), most=10, follow=refuse):
+            pass
+    assert len(site.requests) == 1
+
+
+async def test_the_status_of_a_refusal_is_known(site: Site, fetcher: Fetcher) -> None:
+    site.pages["/loop"] = moved("/loop")
+    for path, answered in (("/gone", 404), ("/loop", None)):
+        with pytest.raises(FetchRefused) as refused:
+            await read(fetcher, site.url(path))
+        assert refused.value.answered == answered

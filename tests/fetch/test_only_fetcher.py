@@ -12,8 +12,7 @@ SOURCE = Path(penstock.__file__).parent
 # `penstock health` asks a port of this machine, and nothing that somebody else could name.
 ALLOWED = (
     "penstock.fetch",
-    "penstock.models.remote",
-    "penstock.models.complete",
+    "penstock.models.endpoint",
     "penstock.search.qdrant",  # by Qdrant's own client, to qdrant.url
     "penstock.client",
     "penstock.cli.health",

@@ -12,12 +12,13 @@ import pytest
 from aiohttp import web
 from pydantic import SecretStr
 
-from penstock.errors import Permanent, RateLimited, Transient
+from penstock.errors import Permanent, RateLimited, Transient, Unavailable
 from penstock.models.answer import seconds
 from penstock.models.remote import RemoteModel, batches
 from penstock.settings.outside import ModelSettings
 from penstock.telemetry import mask
 from tests.models.endpoint import Server, serve, told
+from tests.waiting import until
 
 SECRET = "sk-canary-4711"
 
@@ -88,6 +89,76 @@ def test_batches_keep_every_place() -> None:
     assert [place for batch in batches(texts, range(50), 4, 9) for place in batch] == list(range(50))
 
 
+class Gate:
+    """Lets nobody through until it is opened; then answers, unless a text is bad."""
+
+    def __init__(self, server: Server) -> None:
+        self.opened = asyncio.Event()
+        self._server = server
+        server.reply = self.answer
+
+    async def answer(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        await self.opened.wait()
+        if "bad" in body["input"]:
+            return web.Response(status=400)
+        return await self._server.well(request, body)
+
+
+async def test_texts_of_several_callers_share_a_request(model: RemoteModel, server: Server) -> None:
+    """Small requests have two of the four turns; who comes meanwhile shares the next one. Each gets its own rows."""
+    gate = Gate(server)
+    calls = [asyncio.create_task(model.embed(["x" * number, "y"])) for number in range(1, 41)]
+    await until(lambda: len(server.asked) == 4)
+    gate.opened.set()
+    for number, call in enumerate(calls, 1):
+        rows = await call
+        assert (rows[:, 0] / rows[:, 1]) == pytest.approx([number, 1])
+    assert sorted(len(body["input"]) for body in server.asked) == [2, 2, 12, 32, 32]
+
+
+async def test_a_bad_text_is_the_failure_of_its_own_caller(model: RemoteModel, server: Server) -> None:
+    gate = Gate(server)
+    calls = [asyncio.create_task(model.embed([text])) for text in ("a", "a", "b", "bad", "cc", "gone")]
+    await until(lambda: len(server.asked) == 2)
+    calls[-1].cancel()
+    await asyncio.sleep(0)
+    gate.opened.set()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(end).__name__ for end in ends] == ["ndarray"] * 3 + ["Permanent", "ndarray", "CancelledError"]
+    assert [body["input"] for body in server.asked[2:]] == [["b", "bad", "cc"], ["b"], ["bad"], ["cc"]]
+
+
+async def test_patience_is_for_all_callers_of_a_request(model: RemoteModel, server: Server) -> None:
+    gate = Gate(server)
+    calls = [asyncio.create_task(model.embed(["a"])) for _ in range(4)]
+    await until(lambda: len(server.asked) == 2)
+    server.says(429, Retry_After="7")
+    gate.opened.set()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(end).__name__ for end in ends[2:]] == ["RateLimited"] * 2
+    assert len(server.asked) == 3
+
+
+async def test_an_outage_is_asked_about_once_more_and_not_by_each(model: RemoteModel, server: Server) -> None:
+    gate = Gate(server)
+    calls = [asyncio.create_task(model.embed(["a"])) for _ in range(7)]
+    await until(lambda: len(server.asked) == 2)
+    server.says(502)
+    gate.opened.set()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(end).__name__ for end in ends[2:]] == ["Unavailable"] * 5
+    assert [len(body["input"]) for body in server.asked[2:]] == [5, 1]
+
+
+async def test_closing_ends_those_who_wait(model: RemoteModel, server: Server) -> None:
+    Gate(server)
+    calls = [asyncio.create_task(model.embed(["a"])) for _ in range(4)]
+    await until(lambda: len(server.asked) == 2)
+    await model.aclose()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(end).__name__ for end in ends} == {"CancelledError"}
+
+
 async def test_another_dimension_is_told_with_both_numbers(model: RemoteModel, server: Server) -> None:
     server.gives(lambda body: {"data": [{"index": 0, "embedding": [1.0] * 5}]})
     sentence = await refused(model, Permanent)
@@ -139,7 +210,7 @@ async def test_a_half_answer_is_refused(model: RemoteModel, server: Server) -> N
         return response
 
     server.reply = half
-    assert "broke off" in await refused(model, Transient)
+    assert "broke off" in await refused(model, Unavailable)
 
 
 async def test_a_huge_answer_is_not_read_to_its_end(model: RemoteModel, server: Server) -> None:
@@ -170,9 +241,35 @@ async def test_a_server_that_hangs_ends_with_the_deadline(server: Server) -> Non
     await model.aclose()
 
 
+async def test_a_server_that_drips_ends_with_the_deadline(server: Server) -> None:
+    """Each byte comes soon enough; all of them together do not."""
+
+    async def drip(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" ")
+            await asyncio.sleep(0.02)
+
+    server.reply = drip
+    model = RemoteModel("far", choose(server, timeout="200ms"))
+    assert "in time" in await refused(model, TimeoutError)
+    await model.aclose()
+
+
+async def test_one_vector_too_few_or_too_many_is_refused(model: RemoteModel, server: Server) -> None:
+    for wrong in (slice(1), slice(1, None)):
+        server.gives(lambda body, wrong=wrong: {"data": told(body)[wrong]})  # type: ignore[misc]
+        with pytest.raises(Transient, match="gave 1 vectors for 2 texts"):
+            await model.embed(["a", "bb"])
+    server.gives(lambda body: {"data": [*told(body), {"index": 2, "embedding": [1, 2, 3]}]})
+    with pytest.raises(Transient, match="for a text that was not sent"):
+        await model.embed(["a", "bb"])
+
+
 async def test_nobody_there_names_the_address(server: Server, unused_tcp_port: int) -> None:
     model = RemoteModel("far", choose(server, url=f"http://127.0.0.1:{unused_tcp_port}"))
-    assert f"127.0.0.1:{unused_tcp_port}" in await refused(model, Transient)
+    assert f"127.0.0.1:{unused_tcp_port}" in await refused(model, Unavailable)
     await model.aclose()
 
 
@@ -196,10 +293,14 @@ def test_a_retry_after_of_any_form() -> None:
     assert [seconds(text) for text in given] == [3, 0.5, 0, 3600, None, None, None, None, 0]
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 408])
-async def test_a_failure_of_the_server_passes(model: RemoteModel, server: Server, status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "kind"), [(500, Unavailable), (502, Unavailable), (503, Unavailable), (408, Transient)]
+)
+async def test_a_failure_of_the_server_passes(
+    model: RemoteModel, server: Server, status: int, kind: type[Exception]
+) -> None:
     server.says(status, "<h1>oops</h1>")
-    assert f"({status})" in await refused(model, Transient)
+    assert f"({status})" in await refused(model, kind)
     server.reply = server.well
     assert (await model.embed(["a"])).any()
 

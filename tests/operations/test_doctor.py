@@ -1,15 +1,19 @@
 """Each finding of the doctor: a test that causes it, and one in which the advised command removes it.
 
-The commands are run as they are advised, in a real process, with `module:app` filled in.
+The commands are run as they are advised, in a real process, with `module:app` and the dots filled in.
 """
 
 import asyncio
+import json
 import os
 import shlex
 import signal
 import subprocess
+import sys
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -19,7 +23,7 @@ from penstock.database.migrations import FOLDER, migrate
 from penstock.engine import Kind
 from penstock.operations import Finding, examine
 from penstock.settings import DatabaseUrl, Settings
-from tests.processes import Started
+from tests.processes import Started, clean_environ
 from tests.yard import SHOP, Yard, anything
 
 
@@ -42,9 +46,19 @@ async def vanished(yard: Yard, name: str, within: float = 15) -> None:
             await asyncio.sleep(0.05)
 
 
-async def obey(yard: Yard, finding: Finding) -> Started | None:
+def fill(finding: Finding, places: Mapping[str, str]) -> str:
+    """The command, with what is the reader's to choose in place of the dots."""
+    command = finding.command
+    for dots, chosen in places.items():
+        assert dots in command, finding
+        command = command.replace(dots, chosen)
+    assert "…" not in command, command
+    return command
+
+
+async def obey(yard: Yard, finding: Finding, places: Mapping[str, str] | None = None) -> Started | None:
     """Run what is advised; a worker goes on running."""
-    words = shlex.split(finding.command)
+    words = [word for word in shlex.split(fill(finding, places or {})) if word != "env"]
     environ = dict(word.split("=", 1) for word in words if word.startswith("PENSTOCK_"))
     words = [word for word in words if not word.startswith("PENSTOCK_")]
     assert words[0] in {"penstock", "kill"}, finding
@@ -52,11 +66,31 @@ async def obey(yard: Yard, finding: Finding) -> Started | None:
         subprocess.run(words, check=True)
         return None
     if words[1] == "worker":
-        assert words[2] == "module:app"
-        return await yard.worker(*words[3:], **environ)
+        place = {"module:app": "shop:app"}[words[2]] if words[2:] else ""  # nothing: the worker of documents
+        return await yard.worker(*words[3:], place=place, **environ)
     code, said = await yard.penstock(*words[1:], **environ)
     assert code == 0, said
     return None
+
+
+async def obey_in_a_shell(
+    yard: Yard, finding: Finding, places: Mapping[str, str] | None = None
+) -> tuple[str, list[dict[str, Any]]]:
+    """Run it as a person does, then ask doctor in the same shell: what the command printed, and what is found then."""
+    script = f"{fill(finding, places or {})}\npenstock doctor --json > doctor.json"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        "-c",
+        script,
+        env=clean_environ(yard.environ | {"PATH": path}),
+        cwd=yard.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    answer = json.loads((yard.folder / "doctor.json").read_text())
+    return said.decode(), answer["findings"]
 
 
 async def test_nothing_is_wrong(yard: Yard) -> None:
@@ -175,16 +209,17 @@ async def test_notifications_that_do_not_arrive(settings: Settings, database_url
     # A direct way that leads to another database: notifications stay in their own.
     astray = settings.model_copy(update={"database_direct_url": database_url.with_database("postgres")})
     finding = next(finding for finding in await examine(astray) if finding.name == "notifications")
-    assert finding.command.startswith("export PENSTOCK_DATABASE_DIRECT_URL=postgresql://…")
+    assert finding.command.startswith("export PENSTOCK_DATABASE_DIRECT_URL='postgresql://…'")
 
 
 async def test_notifications_arrive_by_the_right_way(yard: Yard, database_url: DatabaseUrl) -> None:
     await yard.worker()
     yard.environ["PENSTOCK_DATABASE_DIRECT_URL"] = database_url.with_database("postgres").reveal()
-    answer = await yard.ask("doctor", code=1)
-    assert [one["name"] for one in answer["findings"]] == ["notifications"]
-    yard.environ["PENSTOCK_DATABASE_DIRECT_URL"] = database_url.reveal()
-    assert (await yard.ask("doctor"))["healthy"]
+    [told] = (await yard.ask("doctor", code=1))["findings"]
+    assert told["name"] == "notifications"
+    finding = Finding(told["name"], told["sentence"], told["command"])
+    _, left = await obey_in_a_shell(yard, finding, {"postgresql://…": database_url.reveal()})
+    assert left == []
 
 
 async def test_notifications_that_a_worker_misses(yard: Yard) -> None:

@@ -2,9 +2,9 @@
 
 import os
 import re
-import signal
 import subprocess
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,10 @@ from penstock.operations import Finding, catalog, examine, fix
 from penstock.operations.finding import SAFE
 from penstock.operations.fixing import FIXES
 from penstock.settings import Settings
-from penstock.settings.arriving import SourceSettings
-from tests.engine.conftest import Shop, make_kind
-from tests.operations.test_doctor import found, obey, vanished
-from tests.yard import Yard, anything
+from tests.engine.conftest import Shop
+from tests.models.chat import chatting
+from tests.operations.test_doctor import found, obey, obey_in_a_shell, vanished
+from tests.yard import SHOP, Yard, anything
 
 FOLDER = Path(catalog.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs/explain.md"
@@ -53,52 +53,95 @@ async def test_a_full_disk(settings: Settings, tmp_path: Path) -> None:
         one.evidence["what"]: one for one in await examine(settings, least_free=everything) if one.name == "disk-full"
     }
     assert found.keys() == {"blobs", "database", "scratch"}
-    assert found["blobs"].command.startswith("export PENSTOCK_BLOBS__FOLDER=")
+    assert "export PENSTOCK_BLOBS__FOLDER=/…" in found["blobs"].command
+    assert found["database"].command.startswith("df -h ")
     assert found["scratch"].command.startswith("export TMPDIR=")
     assert "MB are free at" in found["blobs"].sentence
     assert "disk-full" not in await names(settings)
 
 
-async def test_a_full_disk_is_removed_by_another_folder(settings: Settings, small_disk: Path) -> None:
-    """What the command says: another folder."""
-    full = settings.model_copy(update={"blobs": settings.blobs.model_copy(update={"folder": small_disk})})
-    [finding] = [one for one in await examine(full) if one.name == "disk-full"]
+async def test_a_full_disk_is_removed_by_moving_to_another_one(yard: Yard, small_disk: Path, tmp_path: Path) -> None:
+    (small_disk / "kept").write_text("a document")
+    yard.environ["PENSTOCK_BLOBS__FOLDER"] = str(small_disk)
+    [finding] = await full_disks(yard)
     assert finding.evidence["folder"] == str(small_disk)
-    assert "disk-full" not in await names(settings)
+    assert "Penstock makes no room by itself" in finding.sentence
+    larger = tmp_path / "larger"
+    larger.mkdir()
+    _, left = await obey_in_a_shell(yard, finding, {"/…": str(larger)})
+    assert "disk-full" not in [one["name"] for one in left]
+    assert (larger / "kept").read_text() == "a document"
+
+
+@pytest.mark.parametrize("small_disk", [250], indirect=True)
+async def test_a_full_disk_of_the_database_is_removed_by_moving_it(yard: Yard, small_disk: Path, home: Path) -> None:
+    """The server that comes along: its whole home moves, while nobody uses it."""
+    del yard.environ["PENSTOCK_DATABASE_URL"]
+    yard.environ["PENSTOCK_HOME"] = str(small_disk)
+    assert (await yard.penstock("db", "migrate"))[0] == 0
+    [finding] = [one for one in await full_disks(yard) if one.evidence["what"] == "database"]
+    larger = home / "larger"
+    larger.mkdir()
+    _, left = await obey_in_a_shell(yard, finding, {"/…": str(larger)})
+    assert [one["name"] for one in left] == ["no-worker"], "the same database, with all of its schema"
+
+
+async def test_a_full_disk_is_removed_by_enlarging_it(yard: Yard, small_disk: Path) -> None:
+    yard.environ["TMPDIR"] = str(small_disk)
+    [finding] = await full_disks(yard)
+    assert finding.evidence["what"] == "scratch"
+    subprocess.run(["mount", "-o", "remount,size=1g", str(small_disk)], check=True)
+    assert await full_disks(yard) == []
+
+
+async def full_disks(yard: Yard) -> list[Finding]:
+    told = (await yard.ask("doctor", code=1))["findings"]  # no worker runs
+    return [
+        Finding(one["name"], one["sentence"], one["command"], one["evidence"])
+        for one in told
+        if one["name"] == "disk-full"
+    ]
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 4 MB, where the machine lets us have one."""
-    folder = tmp_path / "small"
+def small_disk(home: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A disk of 4 MB, or so many as are asked for, where the machine lets us have one."""
+    folder = home / "small"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    size = getattr(request, "param", 4)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}m,mode=0755", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("a disk of 4 MB cannot be made here")
+        pytest.skip(f"a disk of {size} MB cannot be made here")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 async def test_clocks_that_differ(yard: Yard) -> None:
-    await yard.run("update penstock.test_clock set shift = interval '1 hour'")
+    """The command shows both; setting the wrong one is done on its machine, which is the test's own clock here."""
+    await yard.run("update penstock.test_clock set shift = interval '61 minutes'")
     finding = await found(yard, "clock-skew")
     assert "The clock of the database is 1 h ahead of that of this machine" in finding.sentence
-    assert finding.command.startswith("timedatectl set-ntp true")
+    assert "Penstock sets no clock: set the one that is wrong, on its machine" in finding.sentence
+    said, left = await obey_in_a_shell(yard, finding)
+    assert "clock-skew" in [one["name"] for one in left]
+    ours, theirs = (datetime.fromisoformat(line).replace(tzinfo=None) for line in said.splitlines()[-2:])
+    assert abs(theirs - ours - timedelta(minutes=61)) < timedelta(minutes=1)
     await yard.run("update penstock.test_clock set shift = interval '-1 hour'")
     assert " behind that of this machine" in (await found(yard, "clock-skew")).sentence
-    await yard.run("update penstock.test_clock set shift = interval '0'")
-    await vanished(yard, "clock-skew")
+
+    await yard.run("update penstock.test_clock set shift = interval '0'")  # what the sentence says
+    said, left = await obey_in_a_shell(yard, finding)
+    ours, theirs = (datetime.fromisoformat(line).replace(tzinfo=None) for line in said.splitlines()[-2:])
+    assert abs(theirs - ours) < timedelta(minutes=1)
+    assert "clock-skew" not in [one["name"] for one in left]
 
 
-async def test_settings_that_fight_with_the_machine(settings: Settings) -> None:
-    much = settings.extraction.model_copy(update={"children": 200, "memory": 2**34})
-    [finding] = [
-        one for one in await examine(settings.model_copy(update={"extraction": much})) if one.name == "settings-clash"
-    ]
-    assert "extraction.children is 200 and extraction.memory 16,384 MB" in finding.sentence
-    children = int(re.findall(r"CHILDREN=(\d+)", finding.command)[0])
-    less = much.model_copy(update={"children": children, "memory": 2**30})
-    assert "settings-clash" not in await names(settings.model_copy(update={"extraction": less}))
+async def test_settings_that_fight_with_the_machine(yard: Yard) -> None:
+    yard.environ |= {"PENSTOCK_EXTRACTION__CHILDREN": "200", "PENSTOCK_EXTRACTION__MEMORY": "1GB"}
+    [told] = [one for one in (await yard.ask("doctor", code=1))["findings"] if one["name"] == "settings-clash"]
+    assert "extraction.children is 200 and extraction.memory" in told["sentence"]
+    _, left = await obey_in_a_shell(yard, Finding(told["name"], told["sentence"], told["command"]))
+    assert "settings-clash" not in [one["name"] for one in left]
 
 
 async def test_settings_that_fight_with_the_server(yard: Yard) -> None:
@@ -106,51 +149,96 @@ async def test_settings_that_fight_with_the_server(yard: Yard) -> None:
     await yard.run(f'alter database "{row["name"]}" set statement_timeout = 5000')
     finding = await found(yard, "settings-clash")
     assert "The server ends statements after 5 s (statement_timeout), and pool.call_timeout is 30 s" in finding.sentence
-    timeout = re.findall(r"CALL_TIMEOUT=(\w+)", finding.command)[0]
-    answer = await yard.ask("doctor", code=1, PENSTOCK_POOL__CALL_TIMEOUT=timeout)
-    assert "settings-clash" not in [one["name"] for one in answer["findings"]]
+    _, left = await obey_in_a_shell(yard, finding)
+    assert "settings-clash" not in [one["name"] for one in left]
     await yard.run(f'alter database "{row["name"]}" reset statement_timeout')
+
+
+async def test_a_folder_that_takes_no_documents(yard: Yard) -> None:
+    (yard.folder / "blobs").write_text("in the way")
+    finding = await found(yard, "blobs-unwritable")
+    _, left = await obey_in_a_shell(yard, finding, {"/…": str(yard.folder / "other")})
+    assert "blobs-unwritable" not in [one["name"] for one in left]
 
 
 # -- the fleet ----------------------------------------------------------------------------------------------------
 
 
 async def test_workers_of_different_code(yard: Yard) -> None:
-    old, _ = await yard.worker(), await yard.worker()
-    for worker in await yard.run("select pid from penstock.workers"):
-        os.kill(worker["pid"], signal.SIGSTOP)  # or their beats would say what they really have
-    await yard.run("update penstock.workers set started_at = started_at - interval '20 minutes', lease = '1 hour'")
-    await yard.run("""update penstock.workers set load = load || '{"code": "0.1+old"}' where pid = $1""", old.pid)
+    old = await yard.worker()
+    (yard.folder / "shop.py").write_text(SHOP.replace("Hello", "Good day"))
+    await yard.worker()
+    await yard.run("update penstock.workers set started_at = started_at - interval '20 minutes' - id * interval '-1 s'")
     finding = await found(yard, "fleet-mixed")
-    assert "0.1+old" in finding.sentence
     assert finding.command == f"kill -TERM {old.pid}"
-    await yard.run("update penstock.workers set gone_at = penstock.now(), gone_why = 'left' where pid = $1", old.pid)
+    await obey(yard, finding)
     await vanished(yard, "fleet-mixed")
 
 
 async def test_workers_that_are_lost_again_and_again(yard: Yard) -> None:
     shop = Shop(yard.client.database)
-    for _ in range(4):
+    await shop.worker()
+    lose = "update penstock.workers set gone_at = penstock.now(), gone_why = 'its process ended' where gone_at is null"
+    for _ in range(3):
         await shop.worker()
-    await yard.run("update penstock.workers set gone_at = penstock.now(), gone_why = 'its process ended'")
+    await yard.run(lose)
     finding = await found(yard, "workers-lost")
     assert finding.sentence.startswith("4 workers were lost in the last hour, the last one ")
     await obey(yard, finding)
-    await yard.run("update penstock.workers set gone_at = gone_at - interval '2 hours'")
     await vanished(yard, "workers-lost")
+    for _ in range(4):
+        await shop.worker()
+    await yard.run(lose)
+    assert (await found(yard, "workers-lost")).sentence.startswith("4 workers"), "only the later ones are told"
+
+
+NARROW = """
+import asyncio
+
+from penstock import Penstock
+
+app = Penstock()
+app.limit("scanner", 1)
+
+
+@app.job(uses={"scanner": 1})
+async def read(ctx):
+    await asyncio.sleep(60)
+"""
 
 
 async def test_a_limit_whose_permits_are_all_in_use(yard: Yard) -> None:
-    worker = await Shop(yard.client.database).worker(make_kind("read"))
-    await yard.run("insert into penstock.limits (name, permits) values ('scanner', 1)")
-    await yard.run("insert into penstock.uses values ('read', 'scanner', 1)")
-    await yard.run("insert into penstock.allotments values ('scanner', $1, 1, 1, 3, 1, 1)", worker)
+    (yard.folder / "narrow.py").write_text(NARROW)
+    await yard.worker(place="narrow:app")
+    for _ in range(2):
+        await yard.enqueue("read")
     finding = await found(yard, "limit-full")
     assert finding.note
-    assert "All 1 permit of scanner are in use, and 3 calls wait: read go no faster" in finding.sentence
+    assert "The only permit of scanner is in use, and 1 call waits: read goes no faster" in finding.sentence
+    assert finding.command == "penstock limits set scanner 2"
     await obey(yard, finding)
-    await yard.run("update penstock.allotments set waiting = 0")
     await vanished(yard, "limit-full")
+    await yard.until("select from penstock.allotments where granted = 2")
+    await yard.worker(place="narrow:app")
+    [row] = await yard.run("select permits from penstock.limits")
+    assert row["permits"] == 2, "what a person has chosen is not undone by who joins"
+    code, said = await yard.penstock("limits", "set", "scanner", "0")
+    assert code == 2, said
+    assert "(set by hand)" in (await yard.penstock("limits"))[1]
+    assert (await yard.ask("limits", "reset", "scanner"))["reset"]
+
+
+async def test_a_language_model_that_nobody_has(yard: Yard) -> None:
+    async with chatting() as chat:
+        await yard.worker()
+        job = await yard.enqueue("llm.complete.main", queue="llm", messages=[{"role": "user", "content": "why?"}])
+        finding = await found(yard, "no-llm")
+        assert (
+            finding.command == "env 'PENSTOCK_LLMS__MAIN__URL=https://…' 'PENSTOCK_LLMS__MAIN__MODEL=…' penstock worker"
+        )
+        await obey(yard, finding, {"https://…": chat.url, "MODEL=…": "MODEL=gpt-tiny"})
+        await vanished(yard, "no-llm")
+        await yard.until_state(job, "done")
 
 
 # -- schedules ----------------------------------------------------------------------------------------------------
@@ -176,32 +264,51 @@ async def test_a_schedule_that_nobody_declares(yard: Yard) -> None:
 # -- sources ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_source_in_trouble_and_one_that_nobody_reads(settings: Settings, yard: Yard) -> None:
-    chosen = {"orders": SourceSettings.model_validate({"type": "folder", "folder": str(yard.folder), "waiting": 1})}
-    with_source = yard.client.settings.model_copy(update={"sources": chosen})
+async def test_a_source_in_trouble_and_one_that_nobody_reads(yard: Yard) -> None:
+    """Not read, then read; its folder is gone, and there again; too many messages wait, and somebody takes them."""
+    folder = yard.folder / "orders"
+    yard.environ |= {
+        "PENSTOCK_SOURCES__ORDERS__TYPE": "folder",
+        "PENSTOCK_SOURCES__ORDERS__FOLDER": str(folder),
+        "PENSTOCK_SOURCES__ORDERS__WAITING": "1",
+    }
 
     async def told() -> dict[str, Finding]:
-        return {one.name: one for one in await examine(with_source) if one.name.startswith("source")}
+        findings = (await yard.ask("doctor", code=1))["findings"]  # no worker runs, or it is the source itself
+        named = [one for one in findings if one["name"].startswith("source")]
+        return {one["name"]: Finding(one["name"], one["sentence"], one["command"], one["evidence"]) for one in named}
 
     assert (await told())["source-late"].sentence == "The source orders was never read: no worker runs it."
-    await yard.run(
-        "insert into penstock.sources (name, error, error_since, polled_at) "
-        "values ('orders', 'no route to host', penstock.now(), penstock.now())"
-    )
+    code, said = await yard.penstock("sources", "check", "orders")
+    assert (code, "is not there: make or mount it" in said) == (1, True), said
     trouble = (await told())["source-trouble"]
     assert "does not answer since" in trouble.sentence
-    assert "no route to host" in trouble.sentence
-    assert trouble.command == "penstock why orders"
-    assert "no route to host" in (await yard.penstock("why", "orders"))[1]
-    await yard.run("update penstock.sources set error = null, error_since = null")
+    assert "is not there: make or mount it" in trouble.sentence
+    assert trouble.command == "penstock sources check orders"
+    assert "`penstock sources check orders`" in (await yard.penstock("why", "orders"))[1]
+    folder.mkdir()
+    await obey(yard, trouble)
     assert await told() == {}
-    await yard.run(
-        "insert into penstock.inbox (source, message_id, digest, payload) values ('orders', '1', sha256('1'), '{}')"
-    )
-    assert "is not read further: 1 message wait" in (await told())["source-full"].sentence
-    await yard.run("delete from penstock.inbox")
+
     await yard.run("update penstock.sources set polled_at = polled_at - interval '1 hour'")
-    assert "was not read for 1 h: no worker runs it." in (await told())["source-late"].sentence
+    late = (await told())["source-late"]
+    assert "was not read for 1 h: no worker runs it." in late.sentence
+    receive = (
+        "insert into penstock.inbox (source, message_id, digest, payload, job_id) "
+        "values ('orders', '1', sha256('1'), $1, $2)"
+    )
+    job = await yard.enqueue("take_message", queue="inbox", message=1)
+    await yard.run(receive, '{"name": "a.txt", "content": "aGVsbG8="}', job)
+    await yard.run("update penstock.jobs set args = json_build_object('message', (select id from penstock.inbox))")
+    full = (await told())["source-full"]
+    assert "is not read further: 1 message waits" in full.sentence
+    assert late.command == full.command == "penstock worker"
+    worker = await obey(yard, full)
+    assert worker is not None
+    await yard.until("select from penstock.inbox where state = 'taken'")
+    await yard.until("select from penstock.sources where polled_at > penstock.now() - interval '1 minute'")
+    answer = await yard.ask("doctor")
+    assert [one["name"] for one in answer["findings"] if one["name"].startswith("source")] == []
 
 
 # -- fixing -------------------------------------------------------------------------------------------------------

@@ -44,6 +44,12 @@ MESSAGE = (
     "insert into penstock.inbox (id, source, message_id, digest, payload, state, job_id, document_id) "
     "values (7, 's', 'm', sha256('m'), '{{}}', '{0}', 404, {1})"
 )
+STREAM = "insert into penstock.streams (id, name, last, done) overriding system value values (7, 's', {0}, {1})"
+SAID = "insert into penstock.messages (stream_id, seq, message_id, author, text) values (7, {0}, 'm', 'Ann', 'hello')"
+MEMO = (
+    "insert into penstock.memos (id, stream_id, text, kind, confidence, state, superseded_by, words, llm, job_id) "
+    "overriding system value values (7, 7, 'x', 'fact', 1, '{0}', {1}, '', 'main', 1)"
+)
 BATCH = "insert into penstock.indexed_batches values (1, 0, 1, 2, '')"
 CHUNKS = "insert into penstock.chunks select 1, n, 1, 0, 1, '', 'x' from generate_series(0, 1) as n"
 READY = [COLLECTION, DOCUMENT.format(70, "ready", 1, 1, "null"), VERSION.format(1)]
@@ -51,6 +57,15 @@ PACKET = "insert into penstock.packets (version_id, document_id, digest) values 
 MEMBER = "insert into penstock.packet_documents (version_id, place, name, member_id, member_version) values (1, 0, 'm', 71, 2)"
 BLOB = "insert into penstock.blobs (key, digest, size) values ('k', sha256('k'), 1)"
 LANE = "insert into penstock.lanes (queue, kind, share) values ('q', 'k', 's')"
+READ = (
+    "insert into penstock.extractions (id, collection_id, document_id, version_id, plan, llm, embedder, state, job_id) "
+    "overriding system value values (1, 1, 70, {0}, 'p', 'main', 'static', 'current', 1)"
+)
+FACT = (
+    "insert into penstock.facts (id, collection_id, version_id, extraction_id, ordinal, kind, statement, quote, page, start, "
+    "stop, confidence, words) overriding system value values (7, 1, 1, 1, 0, 'statement', 's', 'the mill', 1, 0, 8, 1, '')"
+)
+NEAR = "create table penstock.facts_near_static (id bigint primary key, group_id bigint)"
 
 # What breaks each of them, and a part of the sentence that it is told with.
 BROKEN: dict[str, tuple[list[str], str]] = {
@@ -129,7 +144,32 @@ BROKEN: dict[str, tuple[list[str], str]] = {
         [MESSAGE.format("taken", 404)],
         "was taken as document 404, which does not exist",
     ),
+    "fact_stands_in_its_page": (
+        [*READY, READ.format(1), FACT, "insert into penstock.pages values (1, 1, 'a mill')"],
+        "Fact 7 of document 70 (d70) does not stand on page 1 from 0 to 8",
+    ),
+    "fact_is_embedded": (
+        [*READY, READ.format(1), FACT, NEAR],
+        "Fact 7 of document 70 has no vector of the model static",
+    ),
+    "entity_is_mentioned": (
+        ["insert into penstock.entities (collection_id, type, key, name) values (1, 'person', 'ada', 'Ada')"],
+        "Entity 1 (Ada, person) is mentioned by no fact",
+    ),
+    "facts_are_of_the_live_version": (
+        [*READY, READ.format(404)],
+        "The facts of document 70 (d70) are of version 404, and search sees version 1",
+    ),
     "waiting_message_has_a_job": ([MESSAGE.format("waiting", "null")], "waits, and its job 404 is over"),
+    "live_memo_has_messages": ([STREAM.format(0, 0), MEMO.format("live", "null")], "Memo 7 is live, and no message"),
+    "replaced_memo_has_its_successor": (
+        [STREAM.format(0, 0), MEMO.format("superseded", 404)],
+        "Memo 7 is superseded by memo 404",
+    ),
+    "stream_counts_its_messages": (
+        [STREAM.format(1, 1), SAID.format(2)],
+        "is done up to message 1 and counts 1, and its newest is 2",
+    ),
     "unpublished_is_not_live": (
         [
             *READY,

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from penstock.operations import examine
 from penstock.pipelines import Product
 from penstock.pipelines.completing import Completing
 from penstock.settings import DatabaseUrl
+from penstock.web.problems import refuse
 from tests.models.chat import Chat, answers, chatting, cut, refuses, slow, stuck
 from tests.waiting import until
 from tests.yard import Yard, yard
@@ -65,6 +67,26 @@ class Mill:
                 if row is not None and all(row[key] == value for key, value in expected.items()):
                     return row
                 await asyncio.sleep(0.02)
+
+    async def pass_time(self, seconds: float) -> None:
+        async with self.app.database.pool.transaction() as tx:
+            await tx.execute("update penstock.test_clock set shift = shift + $1", timedelta(seconds=seconds))
+
+    async def feed(self, waiting: int) -> None:
+        """Keep so many questions waiting."""
+        while True:
+            async with self.app.database.pool.session() as session:
+                left: int = await session.fetchval("select count(*) from penstock.jobs where state = 'ready'")
+            await self.app.enqueue_many([self.completing.call("why?")] * max(0, waiting - left))
+            await asyncio.sleep(0.1)
+
+    async def until_level(self, name: str, level: float) -> None:
+        async with asyncio.timeout(20):
+            while True:
+                async with self.app.database.pool.session() as session:
+                    if any(limit.name == name and limit.level == level for limit in await list_limits(session)):
+                        return
+                await asyncio.sleep(0.05)
 
     async def until_open(self, name: str) -> None:
         async with asyncio.timeout(15):
@@ -128,6 +150,78 @@ async def test_an_open_breaker_closes_the_lane_and_spends_no_try(
             await close_breaker(tx, "llm-main")
         for job in jobs:
             assert (await mill.app.result(job, timeout="30s"))["text"] == "well"
+
+
+async def test_a_lone_question_outlasts_an_outage(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
+    """Nobody else asks, so no answer could tell whose fault it is: the breaker opens, and no try is spent."""
+    mill = Mill(database_url, tmp_path, llms={"main": llm(chat, retries=1)})
+    chat.usual = refuses(500)
+    async with mill.app, mill.working():
+        job = await mill.completing.ask("is somebody there?")
+        for tries in range(1, 6):
+            row = await mill.until_row(job, state="later", attempt=tries)
+            assert (row["failures"], json.loads(row["error"])["type"]) == (0, "Unavailable")
+            await mill.pass_time(1.2 * 2**tries)
+        await mill.until_open("llm-main")
+        await mill.until_row(job, state="ready")
+        explained = await mill.app.why(job)
+        assert f"Job {job} waits for llm-main: its breaker is open since" in explained.sentence
+        assert "The language model main failed (500)" in explained.sentence
+
+        for tries in (6, 7):  # the probes of an outage that lasts
+            await mill.pass_time(130)
+            assert (await mill.until_row(job, state="later", attempt=tries))["failures"] == 0
+        chat.usual = answers("back again")
+        await mill.pass_time(700)
+        assert (await mill.app.result(job, timeout="20s"))["text"] == "back again"
+        async with mill.app.database.pool.session() as session:
+            assert await session.fetchval("select failures from penstock.job_history where id = $1", job) == 0
+    assert len(chat.asked) == 8
+
+
+async def test_a_question_that_fails_while_others_are_answered_is_given_up(
+    database_url: DatabaseUrl, tmp_path: Path, chat: Chat
+) -> None:
+    """Its first failure may be an outage; after that the others have shown that it is not."""
+    mill = Mill(database_url, tmp_path, llms={"main": llm(chat, retries=2)})
+
+    async def picky(request: Any, asked: dict[str, Any]) -> Any:
+        reply = refuses(500) if asked["messages"][0]["content"] == "poison" else answers("well")
+        return await reply(request, asked)
+
+    chat.usual = picky
+    async with mill.app, mill.working():
+        job = await mill.completing.ask("poison")
+        for tries, charged in ((1, 0), (2, 1), (3, 2)):
+            assert (await mill.until_row(job, state="later", attempt=tries))["failures"] == charged
+            other = await mill.completing.ask("and you?")
+            assert (await mill.app.result(other, timeout="10s"))["text"] == "well"
+            await mill.pass_time(1.2 * 2**tries)
+        row = await mill.until_row(job, state="dead")
+        assert (row["attempt"], json.loads(row["error"])["type"]) == (4, "Unavailable")
+
+
+async def test_the_level_falls_with_timeouts_and_rises_again(
+    database_url: DatabaseUrl, tmp_path: Path, chat: Chat
+) -> None:
+    mill = Mill(database_url, tmp_path, llms={"main": llm(chat, permits=4, timeout="2s")})
+    chat.usual, open_gate = slow(0.05), asyncio.Event()
+
+    async def gated(request: Any, asked: dict[str, Any]) -> Any:
+        await open_gate.wait()
+        return await slow(0.05)(request, asked)
+
+    async with mill.app, mill.working():
+        feeding = asyncio.create_task(mill.feed(20))
+        await mill.until_level("llm-main", 4)
+        chat.next.extend([stuck] * 4)
+        chat.usual = gated
+        await mill.until_level("llm-main", 2)
+        assert chat.inside <= 2, "and so are the calls"
+        open_gate.set()
+        await mill.until_level("llm-main", 4)
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
 
 
 async def test_a_server_that_asks_for_patience_is_asked_later(
@@ -221,8 +315,10 @@ async def test_too_many_questions_are_refused_to_who_asks(
     async with mill.app:
         for _ in range(3):
             await mill.completing.ask("why?")
-        with pytest.raises(QueueFull, match=r"lane llm\.complete\.main of default in the queue llm is full"):
+        with pytest.raises(QueueFull, match=r"lane llm\.complete\.main of default in the queue llm is full") as caught:
             await mill.completing.ask("why?")
+        told = refuse(caught.value)  # as a route of the API that asks would answer
+        assert (told.status_code, int(told.headers["Retry-After"]) >= 1) == (429, True)
         await mill.completing.ask("why?", share="another")
     assert chat.asked == []
 

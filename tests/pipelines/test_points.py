@@ -50,7 +50,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.search.comparing.READ", 3)
     monkeypatch.setattr("penstock.pipelines.points.READ", 3)
     monkeypatch.setattr("penstock.pipelines.product.QDRANT_REST", "1s")
-    monkeypatch.setattr("penstock.search.qdrant.COME_AGAIN", 0.1)
     monkeypatch.setattr("penstock.search.outside.REST", 0.0)
     monkeypatch.setattr("penstock.documents.reindexing.AFTER", timedelta(seconds=0.1))
 

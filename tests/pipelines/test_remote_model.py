@@ -1,12 +1,16 @@
 """A collection whose model is behind an address: its documents become ready, and wait while it is away."""
 
+import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 from aiohttp import web
 
-from penstock.documents import change_collection
+from penstock.documents import change_collection, list_documents
+from penstock.engine.permits import close_breaker
+from penstock.pipelines import Product
 from penstock.settings import DatabaseUrl
 from penstock.web import make_app
 from tests.models.endpoint import Server, serve
@@ -49,3 +53,30 @@ async def test_a_model_that_is_away_is_asked_again(database_url: DatabaseUrl, tm
         document = await prepare(product, "gate.txt", b"The gate is made of oak.")
         assert document.status == "ready"
         assert len(server.asked) == 2
+
+
+async def test_an_outage_of_the_model_costs_a_document_no_try(database_url: DatabaseUrl, tmp_path: Path) -> None:
+    """It has 3 retries, and outlasts more failures than that; meanwhile it is processing."""
+    async with serve() as server, working(database_url, tmp_path, models=far(server)) as product:
+        await change_collection(product.app, "papers", model="far")
+        server.says(500)
+        preparing = asyncio.create_task(prepare(product, "gate.txt", b"The gate is made of oak."))
+        for tries in range(1, 6):
+            job = await until_tried(product, tries)
+            assert job["failures"] == 0
+            await rows(product, "update penstock.test_clock set shift = shift + $1", timedelta(seconds=1.2 * 2**tries))
+        [waiting] = await list_documents(product.app, collection="papers")
+        assert waiting.status == "processing"
+        server.reply = server.well
+        async with product.app.database.pool.transaction() as tx:
+            await close_breaker(tx, "model-far")
+        await rows(product, "update penstock.test_clock set shift = shift + interval '11 minutes'")
+        assert (await preparing).status == "ready"
+
+
+async def until_tried(product: Product, tries: int) -> Any:
+    query = "select * from penstock.jobs where state = 'later' and attempt = $1"
+    async with asyncio.timeout(20):
+        while not (found := await rows(product, query, tries)):  # noqa: ASYNC110  it is in the database
+            await asyncio.sleep(0.02)
+    return found[0]

@@ -128,11 +128,13 @@ async def test_a_dead_letter_is_tried_again(browser: Browser, api: Api) -> None:
             broken = (await api.put("broken.pdf", b"%PDF-1.7 broken")).json["id"]
             await api.over(broken)
         await page.goto("/jobs")
-        await page.get_by_role("button", name="1", exact=True).click()
+        await page.get_by_label("also with the same code").check()
+        await page.get_by_role("button", name="Try again").click()
         await expect(page.locator(".said")).to_contain_text("another chance")
-        await expect(page.get_by_text("No job is dead")).to_be_visible()
         async with api.working():
-            await expect(page.get_by_text("prepare_document: Permanent")).to_be_visible(timeout=20_000)
+            stopped = page.locator(".why").get_by_text("the same failure has returned")
+            await expect(stopped).to_be_visible(timeout=20_000)  # by itself
+        await page.get_by_role("link", name="Jobs").first.click()
         await page.get_by_text("Give up …").click()
         await page.get_by_label("Reason").first.fill("the original is lost")
         await page.get_by_role("button", name="Discard 1").click()

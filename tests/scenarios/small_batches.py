@@ -1,4 +1,4 @@
-"""A worker of the product that writes four chunks at a time: `python -m tests.scenarios.small_batches`.
+"""A worker of the product that writes four chunks or facts at a time: `python -m tests.scenarios.small_batches`.
 
 So a short document has several batches that are written before anybody may see them.
 """
@@ -6,7 +6,8 @@ So a short document has several batches that are written before anybody may see 
 from penstock.cli import processes
 
 if __name__ == "__main__":
-    from penstock.pipelines import document
+    from penstock.pipelines import assembly, document
 
     document.BATCH = 4
+    assembly.FACTS_BATCH = 4
     processes.worker(sources="none")

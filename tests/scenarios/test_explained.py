@@ -138,7 +138,7 @@ async def test_notifications_do_not_arrive(yard: Yard, database_url: DatabaseUrl
     answer = await yard.ask("doctor", code=1)
     [told] = [one for one in answer["findings"] if one["name"] == "notifications"]
     assert "workers poll, and jobs start late" in told["sentence"]
-    assert told["command"].startswith("export PENSTOCK_DATABASE_DIRECT_URL=postgresql://")
+    assert told["command"].startswith("export PENSTOCK_DATABASE_DIRECT_URL='postgresql://")
 
 
 async def test_the_budget_is_too_small(small: Yard, tenant: Tenant) -> None:

@@ -1,5 +1,5 @@
 """Three workers read one table that eight others write, while workers are killed and the table's server restarts: each row
-becomes one message, and those that are taken become one document each."""
+becomes one message, and each message one packet; none is missed, and none is there twice. Of the packets a part is prepared."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ from penstock.settings import PostgresSettings
 from tests.scenarios.crew import Hand
 from tests.scenarios.library import Library
 
-WORKERS, WRITERS, KILLS, DOCUMENTS = 3, 8, 4, 200
+WORKERS, WRITERS, KILLS, PREPARED = 3, 8, 4, 40
 
 SOURCE = """
 [sources.orders]
@@ -32,6 +32,7 @@ overlap = 300
 sweep_every = "3s"
 poll_every = "200ms"
 collection = "papers"
+makes = "packet"
 """
 
 
@@ -72,8 +73,8 @@ class Erp:
                         async with connection.transaction():
                             for _ in range(2):  # numbers of others lie between
                                 await connection.execute(
-                                    "insert into orders (content) select $1 from generate_series(1, $2)",
-                                    base64.b64encode(f"Gate {number} was painted.".encode()).decode(),
+                                    "insert into orders (documents) select $1::json from generate_series(1, $2)",
+                                    json.dumps([paper(number, "cover"), paper(number, "application")]),
                                     -(-count // 2),
                                 )
                                 await asyncio.sleep(chance.choice([0, 0.05, 0.2, 0.6]))
@@ -85,6 +86,11 @@ class Erp:
                 await asyncio.sleep(0.1)
 
 
+def paper(number: int, name: str) -> dict[str, str]:
+    content = base64.b64encode(f"The {name}: gate {number} was painted.".encode()).decode()
+    return {"name": f"{name}.txt", "content": content}
+
+
 @asynccontextmanager
 async def erp_in(home: Path) -> AsyncIterator[Erp]:
     with socket.socket() as free:
@@ -94,15 +100,15 @@ async def erp_in(home: Path) -> AsyncIterator[Erp]:
     erp = Erp(server)
     await erp.start()
     try:
-        await erp.run("create table orders (id bigint generated always as identity primary key, content text)")
+        await erp.run("create table orders (id bigint generated always as identity primary key, documents json)")
         yield erp
     finally:
         erp.over = True
         await server.leave()
 
 
-@pytest.mark.parametrize("rows", [2_000, pytest.param(10_000, marks=pytest.mark.real)])
-async def test_each_row_is_one_message(library: Library, home: Path, rows: int) -> None:
+@pytest.mark.parametrize("rows", [1_000, pytest.param(10_000, marks=pytest.mark.real)])
+async def test_each_row_is_one_packet(library: Library, home: Path, rows: int) -> None:
     async with erp_in(home) as erp:
         (library.home / "penstock.toml").write_text(SOURCE.format(url=erp.url))
         hands = list(await asyncio.gather(*(library.hire() for _ in range(WORKERS))))
@@ -114,22 +120,37 @@ async def test_each_row_is_one_message(library: Library, home: Path, rows: int) 
         await pausing
         truth = {str(row["id"]) for row in await erp.run("select id from orders")}
         assert len(truth) >= rows
-        await library.until("select count(*) = $1 from penstock.inbox where source = 'orders'", len(truth))
-        messages = await library.connection.fetch("select message_id, number, repeats, state from penstock.inbox")
+        taken = "select count(*) = $1 from penstock.inbox where source = 'orders' and state = 'taken'"
+        await library.until(taken, len(truth), within=30 + rows / 20)
+        messages = await library.connection.fetch(
+            "select id, message_id, number, repeats, document_id from penstock.inbox"
+        )
         assert {row["message_id"] for row in messages} == truth
         assert {(row["number"], row["repeats"]) for row in messages} == {(1, 0)}, "nobody has brought one twice"
         late = [each for log in library.home.glob("worker-*.log") for each in late_rows(log)]
         assert sum(late) > 0, "some were committed behind the back of the position"
-        running = "select from penstock.jobs join penstock.inbox on inbox.job_id = jobs.id where jobs.state = 'running'"
-        await library.until(f"select not exists ({running})", within=60)
-        await library.until_over()
-        taken = await library.connection.fetch("select id from penstock.inbox where state = 'taken'")
-        assert len(taken) >= DOCUMENTS
-        documents = await library.connection.fetch("select id, state from penstock.documents")
-        assert sorted(row["id"] for row in documents) == sorted(row["id"] for row in taken)
-        assert {row["state"] for row in documents} == {"ready"}
+        await judge_packets(library, {row["document_id"] for row in messages}, len(truth))
         assert await library.violations() == []
-        assert await library.connection.fetchval("select count(*) from penstock.versions") == len(documents)
+
+
+async def judge_packets(library: Library, told: set[int], count: int) -> None:
+    """Each message has exactly one packet with its two documents; those that began to be prepared are ready."""
+    packets = await library.connection.fetch(
+        "select document_id, count(sourced.member_id) as members, count(distinct packet.version_id) as versions "
+        "from penstock.packets as packet join penstock.packet_documents as sourced using (version_id) group by document_id"
+    )
+    assert {row["document_id"] for row in packets} == told
+    assert len(packets) == len(told) == count
+    assert {(row["members"], row["versions"]) for row in packets} == {(2, 1)}
+    running = "select from penstock.jobs join penstock.lanes on lanes.id = lane where queue = 'documents' and state = 'running'"
+    await library.until(f"select not exists ({running})", within=60)
+    prepared = await library.connection.fetch(
+        "select state, count(*) as count from penstock.documents where id = any ($1::bigint[]) group by state",
+        list(told),
+    )
+    states = {row["state"]: row["count"] for row in prepared}
+    assert states.keys() == {"queued", "ready"}
+    assert states["ready"] >= PREPARED
 
 
 def late_rows(log: Path) -> list[int]:
@@ -138,9 +159,12 @@ def late_rows(log: Path) -> list[int]:
 
 
 async def pause_after_some(library: Library) -> None:
-    """Documents cost more than messages: a part of them is enough."""
-    await library.until(f"select count(*) >= {DOCUMENTS} from penstock.inbox where state = 'taken'", within=60)
-    await library.product.app.pause(queue="inbox")
+    """Preparing a packet costs far more than making one of a message: a part of them is enough."""
+    ready = (
+        "select count(*) >= $1 from penstock.packets join penstock.documents on id = document_id where state = 'ready'"
+    )
+    await library.until(ready, PREPARED, within=120)
+    await library.product.app.pause(queue="documents")
 
 
 async def restart_halfway(erp: Erp, rows: int) -> None:

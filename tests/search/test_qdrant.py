@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import Away, Permanent, Transient
+from penstock.errors import Permanent, Transient, Unavailable
 from penstock.search.entries import chunk_key
 from penstock.search.qdrant import Missing, Point, Qdrant
 from penstock.settings.qdrant import QdrantSettings
@@ -97,17 +97,17 @@ async def test_who_cannot_be_reached_is_away(stand_in: StandIn) -> None:
     async with opened(stand_in, timeout="1s") as qdrant:
         await qdrant.prepare("static", 3)
         stand_in.mood = "busy"
-        with pytest.raises(Away, match="in trouble"):
+        with pytest.raises(Unavailable, match="in trouble"):
             await qdrant.count("static")
         stand_in.mood = "slow"
-        with pytest.raises(Away, match="did not answer within 1 s"):
+        with pytest.raises(Unavailable, match="did not answer within 1 s"):
             await qdrant.count("static")
         stand_in.mood = "500"
         with pytest.raises(Transient, match="RocksDB"):
             await qdrant.count("static")
         stand_in.mood = "well"
         await stand_in.stop()
-        with pytest.raises(Away, match="cannot be reached"):
+        with pytest.raises(Unavailable, match="cannot be reached"):
             await qdrant.count("static")
         await stand_in.start()
         assert await qdrant.count("static") == 0
@@ -118,6 +118,6 @@ async def test_a_key_is_sent_and_never_said() -> None:
         async with opened(server, key="cAnArY-key") as qdrant:
             await qdrant.prepare("static", 3)
         async with opened(server, key="cAnArY-other") as qdrant:
-            with pytest.raises(Away, match=r"set qdrant\.key") as caught:
+            with pytest.raises(Unavailable, match=r"set qdrant\.key") as caught:
                 await qdrant.count("static")
         assert "cAnArY" not in str(caught.value)

@@ -18,10 +18,12 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from penstock import memos
 from penstock.access import create_key
 from penstock.documents import Upload, create_collection, find_collection
 from penstock.documents.packet import Sourced
 from penstock.documents.wish import make_wish
+from penstock.knowledge.crawl import begin_crawl
 from penstock.web import make_app
 from tests.web.conftest import Answer, Api
 from tests.web.serving import serving
@@ -51,6 +53,7 @@ class Stage:
     job: int = 1  # of the one that is queued
     cause: str = "none"  # of the broken one's death
     message: int = 1  # of `mill`, failed
+    crawl: int = 1  # of `mill`, into attic, running
     key: int = 0  # a key of `mill`
     keys: dict[str, str] = field(default_factory=dict)
     secrets: set[str] = field(default_factory=set)  # of `mill`: none may be in an answer to another
@@ -150,12 +153,15 @@ async def fill(stage: Stage) -> None:
             return (await stage.ask("owner", "GET", f"/api/documents/{stage.gone}/receipt")).status == 200
 
         await until(receipt)
+    url = f"https://{CANARY}.example/"
+    stage.crawl = (await begin_crawl(product.app, url, await find_collection(product.app, "attic", tenant="mill"))).id
     stage.waiting = await add(f"{CANARY}-waiting.txt", TEXT + b"waiting")
     rows = await product.app.database.pool.repeat(
         lambda session: session.fetch("select key from penstock.blobs where tenant = 'mill'")
     )
     stage.secrets |= {row["key"] for row in rows}
     await _find_jobs(stage)
+    await _remember(product)
 
 
 async def _find_jobs(stage: Stage) -> None:
@@ -183,6 +189,26 @@ async def _find_jobs(stage: Stage) -> None:
             found["dead"],
         )
     )
+
+
+async def _remember(product: Any) -> None:
+    """A conversation of `mill`, in the stream attic, and a memo of it."""
+    said = [memos.Message(f"{CANARY}-1", f"The {CANARY} was repaired in March.", f"{CANARY}-ann")]
+    async with product.app.database.pool.transaction() as tx:
+        posted = await memos.post(tx, "attic", said, tenant="mill", most=10)
+        memo = await tx.fetchval(
+            """
+            insert into penstock.memos (tenant, stream_id, text, kind, confidence, words, llm, job_id)
+            values ('mill', $1, $2, 'fact', 1, to_tsvector('english', $2), 'main', 1) returning id
+            """,
+            posted.stream,
+            said[0].text,
+        )
+        await tx.execute(
+            "insert into penstock.memo_messages (tenant, memo_id, stream_id, seq) values ('mill', $1, $2, 1)",
+            memo,
+            posted.stream,
+        )
 
 
 async def move_clock(product: Any, by: timedelta) -> None:

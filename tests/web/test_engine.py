@@ -55,21 +55,33 @@ async def test_dead_letters_get_another_chance_or_are_given_up(stage: Stage) -> 
     [dead] = await ask(stage, "GET", f"/api/dead/{stage.cause}")
     assert "traceback" in dead["error"]
 
-    done = await ask(stage, "POST", "/api/dead/redrive", json={"fingerprint": stage.cause, "most": 10, "force": True})
-    assert done == {"jobs": [dead["id"]]}
-    assert await status_of(stage, stage.broken) == "processing", "it goes on with its next attempt"
+    wish = {"fingerprint": stage.cause, "force": True}
+    started = await ask(stage, "POST", "/api/dead/redrive", json=wish)
+    assert (started["jobs"], started["created"]) == (1, True)
+    again = await ask(stage, "POST", "/api/dead/redrive", json=wish)
+    assert again == started | {"created": False}, "two redrives of one cause are one job"
+    [cause] = await ask(stage, "GET", "/api/dead")
+    assert (cause["redrive"], cause["count"]) == (started["job"], 1)
     async with stage.api.working():
 
-        async def failed() -> bool:
-            return await status_of(stage, stage.broken) == "failed"
+        async def over() -> bool:
+            return bool((await ask(stage, "GET", f"/api/jobs/{started['job']}"))["finished_at"])
 
-        await until(failed)
+        await until(over)
+    result = (await ask(stage, "GET", f"/api/jobs/{started['job']}"))["result"]
+    assert result["failed_again"] == [dead["id"]]
+    assert result["sentence"].startswith(f"Stopped: the same failure has returned (job {dead['id']})")
+    assert await status_of(stage, stage.broken) == "failed"
+    [cause] = [each for each in await ask(stage, "GET", "/api/dead") if each["fingerprint"] == stage.cause]
+    assert cause["redrive"] is None
+    nothing = await ask(stage, "POST", "/api/dead/redrive", json={"kind": "none"})
+    assert nothing == {"job": None, "jobs": 0, "created": False}
 
     wish = {"fingerprint": stage.cause, "reason": "the original is lost"}
     assert await ask(stage, "POST", "/api/dead/discard", json=wish) == {"jobs": [dead["id"]]}
     shown = await ask(stage, "GET", f"/api/jobs/{dead['id']}")
     assert (shown["state"], shown["error"]["discarded"]) == ("discarded", "the original is lost")
-    assert await ask(stage, "GET", "/api/dead") == []
+    assert stage.cause not in {each["fingerprint"] for each in await ask(stage, "GET", "/api/dead")}
     assert (await stage.ask("fleet", "POST", "/api/dead/discard", json={"reason": "all"})).status == 422
 
 

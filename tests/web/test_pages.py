@@ -205,10 +205,14 @@ async def test_the_queue_by_forms(api: Api) -> None:
     page = check(await get(api, "/jobs"))
     assert "a test" in page.text
     assert ("/jobs/resume", held) in page.forms
-    redriven = await send(api, "/jobs/redrive", fingerprint=cause["fingerprint"], most="1", force="true")
-    assert redriven.headers["Location"] == "/jobs?did=redriven"
+    redriven = await send(api, "/jobs/redrive", fingerprint=cause["fingerprint"], force="true")
+    number = (await api.get("/api/dead")).json[0]["redrive"]
+    assert redriven.headers["Location"] == f"/jobs/{number}?did=redriven"
     assert "another chance" in check(await get(api, redriven.headers["Location"])).text
-    assert (await api.get(f"/api/jobs/{job}")).json["state"] == "ready"
+    assert f"Job {number} tries them again" in check(await get(api, "/jobs")).text
+    nothing = await send(api, "/jobs/redrive", fingerprint="0123456789ab")
+    assert nothing.headers["Location"] == "/jobs?did=nothing"
+    await send(api, f"/jobs/{number}/cancel")
     await send(api, f"/jobs/{job}/cancel")
     assert "cancelled" in check(await get(api, f"/jobs/{job}")).text
     await send(api, "/jobs/resume", **held)

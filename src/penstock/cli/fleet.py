@@ -18,9 +18,15 @@ def fleet(
     budget: Annotated[
         bool, typer.Option("--budget", help="Instead, the connections that the workers may open.")
     ] = False,
+    acknowledge: Annotated[
+        bool, typer.Option("--acknowledge", help="Say that it is known why workers were lost: doctor tells later ones.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List the workers, and those that left lately."""
+    if acknowledge:
+        _acknowledge(as_json=as_json)
+        return
     if budget:
         _print_budget(as_json=as_json)
         return
@@ -40,6 +46,14 @@ def fleet(
         print_table(
             ("id", "worker", "status", "running", "pool", "queues", "kinds", "beat", "code"), map(_cells, workers)
         )
+
+
+def _acknowledge(*, as_json: bool) -> None:
+    known = ask(lambda penstock: penstock.database.pool.repeat(sql.acknowledge_lost))
+    if as_json:
+        print_json({"acknowledged": [row["id"] for row in known]})
+    else:
+        typer.echo(f"{counted(len(known), 'lost worker')} known: doctor tells of those that are lost from now on.")
 
 
 def _print_budget(*, as_json: bool) -> None:

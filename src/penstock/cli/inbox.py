@@ -13,10 +13,14 @@ from penstock.engine.redrive import make_ready
 from penstock.errors import NotFound
 
 app = typer.Typer(help="Messages of sources.", rich_markup_mode=None)
+sources_app = typer.Typer(help="Where documents come from by themselves.", rich_markup_mode=None)
 
 
-def sources(as_json: Json = False) -> None:
+@sources_app.callback(invoke_without_command=True)
+def sources(context: typer.Context, as_json: Json = False) -> None:
     """List the sources: how far they were read, what waits, and what keeps them from it."""
+    if context.invoked_subcommand is not None:
+        return
 
     async def look(penstock: Penstock) -> list[dict[str, Any]]:
         rows = await penstock.database.pool.repeat(partial(sql.list_sources, tenant=penstock.settings.tenant))
@@ -49,6 +53,25 @@ def sources(as_json: Json = False) -> None:
     print_table(
         ("source", "type", "received", "waiting", "failed", "last answer", "trouble"), map(_source_cells, found)
     )
+
+
+@sources_app.command("check")
+def check(
+    name: Annotated[str, typer.Argument(help="The source, as in [sources.NAME].")], as_json: Json = False
+) -> None:
+    """Read a source here and now, and say whether it answers; what it brings is kept. Exit code 1 if it does not."""
+    from penstock.cli.opening import ask_product
+    from penstock.pipelines import Product
+    from penstock.sources import Sources
+
+    async def look(product: Product) -> None:
+        await Sources(product, [name]).check(name)
+
+    ask_product(look)
+    if as_json:
+        print_json({"source": name, "answers": True})
+    else:
+        typer.echo(f"The source {name} answers.")
 
 
 def _source_cells(facts: dict[str, Any]) -> tuple[object, ...]:

@@ -1,12 +1,15 @@
 """`penstock jobs …`: what is in the queue, and what became of a job."""
 
 import json
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from penstock.cli.asking import Json, ask, decoded, print_facts, print_json, print_table, shortened
 from penstock.engine import Penstock
+from penstock.engine.listing import Wanted
+from penstock.engine.listing import list_jobs as list_live
 from penstock.engine.queue import sql
 from penstock.engine.wording import counted
 from penstock.errors import BadJob, JobNotFound
@@ -33,16 +36,18 @@ def list_jobs(
             f"There is no state {state}: use {', '.join(STATES)}; what is over is shown by `penstock jobs show ID`."
         )
 
-    async def look(penstock: Penstock) -> list[dict[str, Any]]:
-        rows = await penstock.database.pool.repeat(
-            lambda session: sql.list_jobs(
-                session, after=after, state=state, kind=kind, queue=queue, share=share, most=limit + 1
+    async def look(penstock: Penstock) -> tuple[list[dict[str, Any]], bool]:
+        jobs: list[dict[str, Any]] = []
+        place: int | None = after
+        while place is not None and len(jobs) < limit:
+            page = await penstock.database.pool.repeat(
+                partial(list_live, wanted=Wanted(state, kind, queue, share), after=place, most=limit - len(jobs))
             )
-        )
-        return [decoded(row) | {"error": row["error"]} for row in rows]
+            jobs += [decoded(row) | {"error": row["error"]} for row in page.jobs]
+            place = page.next
+        return jobs, place is not None
 
-    jobs = ask(look)
-    more, jobs = len(jobs) > limit, jobs[:limit]
+    jobs, more = ask(look)
     if as_json:
         print_json({"jobs": jobs, "more": more})
         return

@@ -1,4 +1,4 @@
-"""`penstock limits`: who has how many permits of what, and which breakers are open; `limits close` ends a rest by hand."""
+"""`penstock limits`: who has how many permits of what, and which breakers are open; `close` ends a rest, `set` changes it."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -7,11 +7,12 @@ import typer
 
 from penstock.cli.asking import Json, ask, print_json, print_table
 from penstock.engine import Penstock
-from penstock.engine.limits import LimitState, list_limits
+from penstock.engine.limits import LimitState, choose_permits, list_limits, unchoose_permits
 from penstock.engine.permits import close_breaker
+from penstock.engine.wording import counted
 from penstock.errors import BadJob
 
-app = typer.Typer(help="Show the limits, and close a breaker.", rich_markup_mode=None)
+app = typer.Typer(help="Show the limits, close a breaker, set permits.", rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
@@ -37,7 +38,8 @@ async def _look(penstock: Penstock) -> list[LimitState]:
 def _rows(limit: LimitState) -> Iterator[tuple[object, ...]]:
     """A line for the fleet, and one for each worker."""
     used, granted = f"{limit.used}/{limit.permits}", f"{limit.granted}/{limit.permits}"
-    yield limit.name, f"all {len(limit.workers)}", granted, used, limit.waiting, f"{limit.level:.1f}", limit.breaker
+    name = limit.name if limit.chosen is None else f"{limit.name} (set by hand)"
+    yield name, f"all {len(limit.workers)}", granted, used, limit.waiting, f"{limit.level:.1f}", limit.breaker
     for worker in limit.workers:
         numbers = (worker["granted"], worker["used"], worker["waiting"], f"{worker['level']:.1f}")
         yield "", worker["worker"], *numbers, ""
@@ -59,3 +61,37 @@ def close(name: Annotated[str, typer.Argument(help="The limit.")], as_json: Json
         print_json({"limit": name, "closed": closed})
     else:
         typer.echo(f"The breaker of {name} is closed." if closed else f"The breaker of {name} was closed already.")
+
+
+@app.command("set")
+def set_permits(
+    name: Annotated[str, typer.Argument(help="The limit.")],
+    permits: Annotated[int, typer.Argument(min=1, help="For all workers together.")],
+    as_json: Json = False,
+) -> None:
+    """Give a limit this many permits, whatever workers declare; they use them from their next beat on."""
+
+    async def choose(penstock: Penstock) -> None:
+        async with penstock.transaction() as tx:
+            await choose_permits(tx, name, permits)
+
+    ask(choose)
+    if as_json:
+        print_json({"limit": name, "permits": permits})
+    else:
+        typer.echo(f"{name} has {counted(permits, 'permit')}, until `penstock limits reset {name}`.")
+
+
+@app.command("reset")
+def reset(name: Annotated[str, typer.Argument(help="The limit.")], as_json: Json = False) -> None:
+    """Let what the workers declare count again, from the next one on that starts."""
+
+    async def forget(penstock: Penstock) -> bool:
+        async with penstock.transaction() as tx:
+            return await unchoose_permits(tx, name)
+
+    done = ask(forget)
+    if as_json:
+        print_json({"limit": name, "reset": done})
+    else:
+        typer.echo(f"{name} has what the next worker declares." if done else f"Nobody had set the permits of {name}.")

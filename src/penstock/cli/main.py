@@ -16,11 +16,13 @@ from penstock.cli import (
     add,
     collections,
     config,
+    crawl,
     db,
     dead,
     delete,
     doctor,
     documents,
+    extract,
     fleet,
     health,
     history,
@@ -29,6 +31,7 @@ from penstock.cli import (
     jobs,
     key,
     limits,
+    memos,
     metrics,
     model,
     packet,
@@ -38,6 +41,7 @@ from penstock.cli import (
     schedule,
     search,
     status,
+    streams,
     up,
     why,
 )
@@ -56,13 +60,18 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("add")(add.add)
 app.command("search")(search.search)
+app.command("extract")(extract.extract)
+app.command("facts")(extract.facts)
 app.command("status")(status.status)
 app.add_typer(collections.app, name="collections")
 app.command("reindex")(reindex.reindex)
 app.add_typer(documents.app, name="documents")
 app.add_typer(packet.app, name="packet")
-app.command("sources")(inbox.sources)
+app.add_typer(crawl.app, name="crawl")
+app.add_typer(inbox.sources_app, name="sources")
 app.add_typer(inbox.app, name="inbox")
+app.command("streams")(streams.streams)
+app.command("memos")(memos.memos)
 app.command("delete")(delete.delete)
 app.command("restore")(delete.restore)
 app.command("receipt")(delete.receipt)

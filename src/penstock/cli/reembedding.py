@@ -25,7 +25,7 @@ async def follow(product: Product, collection: Collection, *, as_json: bool) -> 
     """The collection at the end: as it shall be, or with the reason why it does not go on."""
     with _bar(as_json=as_json) as show:
         async with (
-            _worker(product, REINDEX if collection.next_index else REEMBED),
+            worker_for(product, REINDEX if collection.next_index else REEMBED),
             watch_changes(product.app.database) as changed,
         ):
             while True:
@@ -37,8 +37,8 @@ async def follow(product: Product, collection: Collection, *, as_json: bool) -> 
 
 
 @asynccontextmanager
-async def _worker(product: Product, kind: str) -> AsyncIterator[None]:
-    """This process, when no other one would do it."""
+async def worker_for(product: Product, kind: str) -> AsyncIterator[None]:
+    """This process, when no other one would do jobs of this kind."""
     if await product.app.database.pool.repeat(lambda session: sql.is_served.value(session, kind=kind)):
         yield
         return

@@ -11,7 +11,7 @@ from penstock.cli.asking import Json, console, print_json
 
 if TYPE_CHECKING:
     from penstock.pipelines import Product
-    from penstock.search import Found, Hit
+    from penstock.search import CollectionRef, Found, Hit
 
 SNIPPET = 360  # characters of a passage that are shown
 LEAD = 60  # of them before the first word of interest
@@ -28,10 +28,17 @@ def search(
     mode: Annotated[
         Literal["hybrid", "words", "vectors"], typer.Option(help="By words, by meaning, or by both.")
     ] = "hybrid",
+    facts: Annotated[
+        bool, typer.Option("--facts", help="Statements that were read in documents, with their quotes.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Find the passages that answer best, in all collections or in some."""
     from penstock.cli.opening import ask_product
+
+    if facts:
+        _search_facts(question, hits, collection or [], as_json=as_json)
+        return
 
     found, collections = ask_product(lambda product: _find(product, question, hits, collection or [], mode))
     if as_json:
@@ -52,8 +59,16 @@ def search(
 async def _find(
     product: "Product", question: str, hits: int, names: list[str], mode: Literal["hybrid", "words", "vectors"]
 ) -> "tuple[Found, int]":
+    from penstock.search import Query, find
+
+    refs = await _choose(product, names)
+    query = Query(text=question, collections=refs, k=hits, mode=mode)
+    return await find(product.app.database, product.models, query, product.qdrant), len(refs)
+
+
+async def _choose(product: "Product", names: list[str]) -> "list[CollectionRef]":
     from penstock.documents import find_collection, list_collections
-    from penstock.search import CollectionRef, Query, find
+    from penstock.search import CollectionRef
 
     if names:
         chosen = [
@@ -61,9 +76,28 @@ async def _find(
         ]
     else:
         chosen = await list_collections(product.app, most=MOST_COLLECTIONS, tenant=product.settings.tenant)
-    refs = [CollectionRef(each.id, each.model, each.search_language, each.index) for each in chosen]
-    query = Query(text=question, collections=refs, k=hits, mode=mode)
-    return await find(product.app.database, product.models, query, product.qdrant), len(chosen)
+    return [CollectionRef(each.id, each.model, each.search_language, each.index) for each in chosen]
+
+
+def _search_facts(question: str, hits: int, names: list[str], *, as_json: bool) -> None:
+    from penstock.cli.extract import print_fact
+    from penstock.cli.opening import ask_product
+    from penstock.knowledge.finding import FoundFacts, Question, find_facts
+
+    async def find(product: "Product") -> FoundFacts:
+        asked = Question(question, await _choose(product, names), hits)
+        return await find_facts(product.app.database, product.models, asked)
+
+    found = ask_product(find)
+    if as_json:
+        print_json(
+            {"question": question, "took_ms": round(found.took * 1000, 1), "hits": [hit.answer() for hit in found.hits]}
+        )
+        return
+    if not found.hits:
+        typer.echo("No fact was found: `penstock extract COLLECTION` reads them out of documents.")
+    for number, hit in enumerate(found.hits, 1):
+        print_fact(hit.fact, f"{number}. ", hit.passage)
 
 
 def _facts(hit: "Hit") -> dict[str, Any]:
@@ -92,9 +126,9 @@ def snippet(text: str, highlights: list[tuple[int, int]]) -> Text:
     place = start
     for first, last in sorted(highlights):
         if place <= first and last <= stop:
-            shown.append(_one_line(text[place:first])).append(_one_line(text[first:last]), style="bold yellow")
+            shown.append(one_line(text[place:first])).append(one_line(text[first:last]), style="bold yellow")
             place = last
-    return shown.append(_one_line(text[place:stop])).append("…" if stop < len(text) else "")
+    return shown.append(one_line(text[place:stop])).append("…" if stop < len(text) else "")
 
 
 def _best_start(text: str, highlights: list[tuple[int, int]]) -> int:
@@ -116,6 +150,6 @@ def _last_word(text: str, start: int) -> int:
     return len(text) if stop >= len(text) else max(text.rfind(" ", start, stop), stop - LEAD)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Lines, tabs and control characters of a document are no business of the terminal."""
     return SPACES.sub(" ", "".join(char if char.isprintable() else " " for char in text))

@@ -41,6 +41,8 @@ from penstock.client.errors import WrongState as WrongState
 from penstock.client.results import Accepted as Accepted
 from penstock.client.results import AcceptedPacket as AcceptedPacket
 from penstock.client.results import Collection as Collection
+from penstock.client.results import Crawl as Crawl
+from penstock.client.results import CrawlPage as CrawlPage
 from penstock.client.results import Document as Document
 from penstock.client.results import FileAnswer as FileAnswer
 from penstock.client.results import Found as Found

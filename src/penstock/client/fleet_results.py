@@ -60,6 +60,8 @@ class Cause(Result):
     first_id: int | None = None
     last_id: int | None = None
     unwanted: bool = False
+    redrive: int | None = None
+    redrive_progress: Json | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,15 @@ class DeadJob(Result):
     attempt: int = 0
     failures: int = 0
     enqueued_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Redriving(Result):
+    """The job that gives dead ones another chance, None if none matches; `jobs.show` tells how far it is, and its result."""
+
+    job: int | None = None
+    jobs: int = 0
+    created: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,8 +37,12 @@ CONNECTIONS = telemetry.describe(
     "Connections of this process: size (the most), open, used, and who is waiting for one",
     ("state",),
 )
+crowded = telemetry.counter(
+    "penstock_pool_crowded_total", "Uses that found all connections taken, and had to wait for one"
+)
 overholds = telemetry.counter("penstock_pool_overholds_total", "Transactions idle for longer than the hold budget")
 
+MOMENT = 0.4  # seconds: less than between two beats
 RETURN_LIMIT = 1.0  # seconds for a rollback or a cancelled call to end; after that the connection is cut
 MACHINERY = ("contextlib.py", "database/pool.py", "database/database.py")
 
@@ -67,6 +71,22 @@ class PoolState:
         return self.used / self.size
 
 
+class PoolUse:
+    """Which part of a pool was in use, on the average of the last moment: a small pool is full now and then by chance."""
+
+    def __init__(self, pool: "Pool") -> None:
+        self._pool = pool
+        self._at, self._seconds = time.monotonic(), pool.used_seconds
+        self._mean = 0.0
+
+    def __call__(self) -> float:
+        now, seconds = time.monotonic(), self._pool.used_seconds
+        if now - self._at >= MOMENT:
+            self._mean = (seconds - self._seconds) / (now - self._at) / self._pool.settings.size
+            self._at, self._seconds = now, seconds
+        return self._mean
+
+
 class Connections(Collector):
     """The pools of this process, looked at when somebody asks for the metrics."""
 
@@ -91,6 +111,7 @@ class Pool:
     def __init__(self, connect: Connect, settings: PoolSettings, *, pooled: bool = False) -> None:
         self.settings = settings
         self._holds: dict[Session, Hold] = {}
+        self._used_seconds = 0.0  # of holds that are over
         self._waiting = 0
         self._local = (
             "; ".join(f"set local {name} = '{value}'" for name, value in session_settings(settings).items())
@@ -147,6 +168,12 @@ class Pool:
     def state(self) -> PoolState:
         return PoolState(self.settings.size, self._pool.get_size(), len(self._holds), self._waiting)
 
+    @property
+    def used_seconds(self) -> float:
+        """How long connections were held since the start, all together; also by those who hold one now."""
+        now = time.monotonic()
+        return self._used_seconds + sum(now - hold.since for hold in list(self._holds.values()))
+
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
         """A connection for single statements, each with its own deadline.
@@ -199,6 +226,8 @@ class Pool:
     @asynccontextmanager
     async def _taken(self) -> AsyncIterator[Session]:
         began = time.monotonic()
+        if len(self._holds) >= self.settings.size:
+            crowded.inc()
         self._waiting += 1
         try:
             proxy = await self._pool.acquire(timeout=self.settings.acquire_timeout.total_seconds())
@@ -217,7 +246,9 @@ class Pool:
         finally:
             session.on_work = None
             del self._holds[session]
-            hold_seconds.observe(time.monotonic() - hold.since)
+            held = time.monotonic() - hold.since
+            self._used_seconds += held
+            hold_seconds.observe(held)
             await self._give_back(proxy, session)
 
     async def _give_back(self, proxy: Any, session: Session) -> None:

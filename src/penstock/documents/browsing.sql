@@ -1,5 +1,16 @@
+-- name: wanted
+-- The collections that are looked into; each has an index of its documents that begins with it.
+collection.tenant = :tenant and collection.deleted_at is null
+  and (:collections::int[] is null or collection.id = any (:collections::int[]))
+
+-- name: shown
+-- All facts about the documents of a page.
+-- include: facts.sql document
+where document.id = any (array(select id from page)) and document.tenant = :tenant
+order by document.id desc
+
 -- name: newest
--- The newest documents before a number, over the collections: each has an index that begins with it.
+-- The newest documents before a number.
 with page as materialized (
   select page.id
   from penstock.collections as collection
@@ -8,13 +19,11 @@ with page as materialized (
     where document.collection_id = collection.id and document.id < :before and document.state <> 'deleted'
     order by document.id desc limit :most
   ) as page
-  where collection.tenant = :tenant and collection.deleted_at is null
-    and (:collections::int[] is null or collection.id = any (:collections::int[]))
+  where
+    -- include: browsing.sql wanted
   order by page.id desc limit :most
 )
--- include: facts.sql document
-where document.id = any (array(select id from page)) and document.tenant = :tenant
-order by document.id desc
+-- include: browsing.sql shown
 
 -- name: newest_failed
 -- The same of those that have failed, by the small index of what is not ready.
@@ -26,13 +35,11 @@ with page as materialized (
     where document.collection_id = collection.id and document.id < :before and document.state = 'failed'
     order by document.id desc limit :most
   ) as page
-  where collection.tenant = :tenant and collection.deleted_at is null
-    and (:collections::int[] is null or collection.id = any (:collections::int[]))
+  where
+    -- include: browsing.sql wanted
   order by page.id desc limit :most
 )
--- include: facts.sql document
-where document.id = any (array(select id from page)) and document.tenant = :tenant
-order by document.id desc
+-- include: browsing.sql shown
 
 -- name: newest_queued
 -- The same of those that wait or are processed: which of the two, their jobs know.
@@ -47,13 +54,11 @@ with page as materialized (
         -- include: status.sql status
     order by document.id desc limit :most
   ) as page
-  where collection.tenant = :tenant and collection.deleted_at is null
-    and (:collections::int[] is null or collection.id = any (:collections::int[]))
+  where
+    -- include: browsing.sql wanted
   order by page.id desc limit :most
 )
--- include: facts.sql document
-where document.id = any (array(select id from page)) and document.tenant = :tenant
-order by document.id desc
+-- include: browsing.sql shown
 
 -- name: look_through
 -- For conditions that no index has: looks at so many documents before a number, and says how far it came: below `last` nothing was
@@ -104,8 +109,8 @@ cross join lateral (
   select id, created_at from penstock.documents
   where documents.collection_id = collection.id and documents.id >= :number order by id limit 1
 ) as first
-where collection.tenant = :tenant and collection.deleted_at is null
-  and (:collections::int[] is null or collection.id = any (:collections::int[]))
+where
+  -- include: browsing.sql wanted
 order by first.id limit 1
 
 -- name: largest

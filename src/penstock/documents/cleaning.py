@@ -57,7 +57,8 @@ async def _clear_version(database: Database, clear: Clear, dead: DeadVersion) ->
         async with database.pool.transaction() as tx:
             cleared = await clear(tx, version=dead.version)
             pages = await sql.clear_pages(tx, version=dead.version, bite=BITE)
-            left = bool(cleared or pages)
+            answers = await sql.clear_answers.value(tx, version=dead.version, bite=BITE)
+            left = bool(cleared or pages or answers)
             if not left:
                 await sql.note_cleared.run(tx, version=dead.version)
                 await note_leaving(tx, dead.collection, [dead.version])

@@ -18,6 +18,15 @@ delete from penstock.pages using bite
 where pages.version_id = bite.version_id and pages.number = bite.number
 returning pages.number
 
+-- name: clear_answers
+-- What a language model has said about it.
+with bite as (
+  delete from penstock.extraction_windows
+  where ctid = any (array(select ctid from penstock.extraction_windows where version_id = :version limit :bite::int))
+  returning 1
+)
+select count(*)::int from bite
+
 -- name: note_cleared
 with unpublished as (
   delete from penstock.unpublished where version_id = :version

@@ -7,6 +7,8 @@ in the evidence as it is. `explain_anything` is for who has only a number or a n
 from functools import partial
 from typing import Any
 
+from asyncpg import Record
+
 from penstock.database import Session, statements
 from penstock.documents.catalog import Document, show_document
 from penstock.documents.explain_inbox import explain_message, explain_source, find_message
@@ -58,20 +60,19 @@ async def explain_anything(app: Penstock, reference: str, *, tenant: str = "defa
 async def _explain_number(app: Penstock, number: int, tenant: str) -> Explanation:
     """Documents, jobs and messages share one sequence; only a message and what it became have the same number."""
     if number <= LARGEST:
-        job = await app.why(number)
-        if job.state != "not found":
-            return job
-        message = await explain_message(app, number, tenant=tenant)
-        try:
+        [found] = await app.database.pool.repeat(partial(sql.numbered, number=number, tenant=tenant))
+        message = await explain_message(app, number, tenant=tenant) if found["message"] else None
+        if found["document"]:
             told = await explain_document(app, number, tenant=tenant)
-        except NotFound:
-            if message is not None:
-                return message
-        else:
             if message is None or message.state == "taken":
                 return told
             newer = f"{told.sentence} Newer content of it waits: {message.sentence}"
             return Explanation(newer, told.state, told.evidence | message.evidence, message.because)
+        if message is not None:
+            return message
+        job = await app.why(number)
+        if job.state != "not found":
+            return job
     sentence = f"There is no job {number}, neither alive nor in the history, and no document or message of this number."
     return Explanation(sentence, "not found", {}, "not found")
 
@@ -100,7 +101,7 @@ async def explain_document(app: Penstock, document: int, *, tenant: str = "defau
     elif found.status == "deleted":
         because, sentence = "deleted", await _tell_deleted(app, found, tenant, evidence)
     else:
-        because, sentence = _tell_over(found)
+        because, sentence = _tell_over(found, packet)
     noun = "Document" if packet is None else "Packet"
     return Explanation(f"{noun} {found.id} ({found.name}){sentence}", found.status, evidence, because)
 
@@ -113,9 +114,9 @@ async def _explain_job(session: Session, number: int, document: Document) -> Exp
     return await explain(session, number, pace=pace_of(row, "documents of its size"))
 
 
-def _tell_over(document: Document) -> tuple[str, str]:
+def _tell_over(document: Document, packet: Record | None) -> tuple[str, str]:
     if document.status == "ready":
-        return "ready", _tell_ready(document)
+        return "ready", _tell_ready(document, packet)
     cancelled = (document.error or {}).get("class") == "Cancelled"
     return "cancelled" if cancelled else "failed", _tell_failed(document)
 
@@ -132,8 +133,12 @@ async def _tell_deleted(app: Penstock, document: Document, tenant: str, evidence
     return f"{said} and removed{looked} (`penstock receipt {document.id}`). Add it again to have it back."
 
 
-def _tell_ready(document: Document) -> str:
-    said = f" is ready: {counted(document.pages or 0, 'page')}, {counted(document.chunks or 0, 'chunk')}"
+def _tell_ready(document: Document, packet: Record | None) -> str:
+    """What search finds of a packet are the documents in it."""
+    made = counted(document.chunks or 0, "chunk")
+    if packet is not None:
+        made = f"{packet['ready']:,} of {counted(packet['documents'], 'document')}"
+    said = f" is ready: {counted(document.pages or 0, 'page')}, {made}"
     if not document.gaps:
         return f"{said}, and search finds it."
     shown = "; ".join(_tell_gap(gap) for gap in document.gaps[:3])

@@ -1,3 +1,8 @@
+-- name: numbered
+-- What of the things that share one sequence with jobs has this number.
+select exists (select from penstock.documents where id = :number and tenant = :tenant) as document,
+  exists (select from penstock.inbox where id = :number and tenant = :tenant) as message
+
 -- name: find_reference
 -- The documents that a name or collection/name may mean. By each collection of the tenant, for the index of names begins with it:
 -- a condition on the name alone would walk a million documents.

@@ -80,7 +80,7 @@ def tell_source(row: dict[str, Any], chosen: SourceSettings | None) -> tuple[str
     if row["error"] is not None:
         return "trouble", (
             f"does not answer since {moment(row['error_since'], now)}: {row['error'].rstrip('.')}. It is tried again all the "
-            f"time; check its address and credentials in [sources.{row['name']}]."
+            f"time; check its address and credentials in [sources.{row['name']}], then `penstock sources check {row['name']}`."
         )
     if chosen is None:
         return "unknown", (
@@ -88,7 +88,8 @@ def tell_source(row: dict[str, Any], chosen: SourceSettings | None) -> tuple[str
         )
     if row["waiting"] + row["failed"] >= chosen.waiting:
         return "full", (
-            f"is not read further: {up_to(row['waiting'], COUNTED_TO, 'message')} wait and {row['failed']:,} have failed, of "
+            f"is not read further: {up_to(row['waiting'], COUNTED_TO, 'message')} {'waits' if row['waiting'] == 1 else 'wait'} "
+            f"and {row['failed']:,} failed, of "
             f"{chosen.waiting:,} that may. Start another worker, or see `penstock inbox --source {row['name']} --state failed`."
         )
     late = max(LATE_AFTER * chosen.poll_every.total_seconds(), 60.0)

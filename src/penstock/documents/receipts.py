@@ -41,6 +41,8 @@ TABLES = (
     "pages",
     "checkpoints",
     "results",
+    "facts",
+    "answers",
     "blobs",
     "files",
     "points",
@@ -185,6 +187,7 @@ async def _remove_again(database: Database, rows: list[Record]) -> None:
         await withdrawal.remove()
         async with database.pool.transaction() as tx:
             await withdrawal.forget(tx)
+            await sql.clear_facts.run(tx, versions=versions)
             await sql.clear_pages.run(tx, versions=versions)
             await remove_steps(tx, list(row["job_ids"]), versions)
 

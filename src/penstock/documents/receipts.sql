@@ -17,6 +17,9 @@ select asked.document_id as document,
   (select count(*) from penstock.checkpoints where own and job_id = any (receipt.job_ids))::int as checkpoints,
   (select count(*) from penstock.job_history where args ->> 'version' = any (receipt.version_ids::text[])
     and fanout is not null and result is not null)::int as results,
+  (select count(*) from penstock.facts where version_id = any (receipt.version_ids))::int as facts,
+  (select count(*) from penstock.extractions where version_id = any (receipt.version_ids))::int
+    + (select count(*) from penstock.extraction_windows where version_id = any (receipt.version_ids))::int as answers,
   (select count(*) from penstock.blobs where key = any (receipt.keys))::int as blobs,
   (select count(*) from penstock.leaving_points where version_id = any (receipt.version_ids))::int as points
 from unnest(:documents::bigint[]) as asked(document_id)
@@ -24,6 +27,12 @@ join penstock.receipts as receipt on receipt.document_id = asked.document_id
 
 -- name: clear_pages
 delete from penstock.pages where version_id = any (:versions::bigint[])
+
+-- name: clear_facts
+with answers as (
+  delete from penstock.extraction_windows where version_id = any (:versions::bigint[])
+)
+delete from penstock.extractions where version_id = any (:versions::bigint[])
 
 -- name: remove_steps
 -- What jobs have kept of the document: steps, and the results of the parts of a long scan. That a job was, and how it ended,

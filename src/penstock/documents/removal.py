@@ -1,7 +1,7 @@
-"""Removing what deleted documents leave behind: index rows, pages, steps, versions, bytes. A receipt of it stays.
+"""Removing what deleted documents leave behind: index rows, facts, pages, steps, versions, bytes. A receipt of it stays.
 
-    delete ─▶ removals ─▶ counted ─▶ index and pages removed ─▶ [last rows, receipt] ─▶ files removed ─▶ looked again
-                              └─▶ points of the other index, by a job of their own (leaving.py) ──────────┘
+    delete ─▶ removals ─▶ counted ─▶ index, facts and pages removed ─▶ [last rows, receipt] ─▶ files removed ─▶ looked again
+                              └─▶ points of the other index, by a job of their own (leaving.py) ─────────────────┘
 
 Many documents of a collection go together, in short transactions with rests between them. Each begins by locking the
 documents' rows in `removals`, so that nobody removes what is being restored, or what somebody else has removed. Whoever is
@@ -13,12 +13,14 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.blobs import Store
-from penstock.database import Database, Session, statements
+from penstock.database import Database, Session, Statement, statements
 from penstock.documents.leaving import note_leaving
 from penstock.documents.receipts import remove_steps, verify_receipts
 from penstock.engine.failpoint import STEP, reach
+from penstock.search import drop_vector_indexes
 from penstock.search.withdrawal import REST, Withdrawal, count_rows
 
 sql = statements(__file__)
@@ -27,6 +29,7 @@ DOCUMENTS = 500  # that are removed together: a long row of postings is written 
 CHUNKS = 50_000  # of them, at most
 BITE = 500  # pages, which may be long
 COUNTED = ("chunks", "vectors", "postings")  # of what the index says, what a receipt names
+BESIDE = ("pages", "checkpoints", "facts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,9 @@ async def remove_deleted(database: Database, store: Store, *, rest: float = REST
     """Remove all that is due and whose jobs have ended, and verify it; how many documents."""
     removed = 0
     while group := await database.pool.repeat(next_group):
+        await drop_vector_indexes(
+            database, group.collection, partial(sql.is_searched.value, collection=group.collection)
+        )
         try:
             await _remove(database, group, rest)
         except Withdrawn:
@@ -94,9 +100,11 @@ async def _remove(database: Database, group: Group, rest: float) -> None:
         await _count(tx, group)
         await note_leaving(tx, group.collection, group.versions)  # nobody can restore them any more
     await withdrawal.remove()
-    await _remove_pages(database, group, withdrawal)
+    for step, statement in (("facts", sql.remove_facts), ("answers", sql.remove_answers), ("pages", sql.remove_pages)):
+        await _remove_bites(database, group, withdrawal, step, statement)
     async with database.pool.transaction() as tx:
         await fence(tx, "last")
+        await sql.hold_entities.run(tx, collection=group.collection)  # what was read meanwhile goes with its version
         await withdrawal.forget(tx)
         jobs = [job for _, job in group.jobs]
         await remove_steps(tx, jobs, group.versions)
@@ -109,22 +117,26 @@ async def _remove(database: Database, group: Group, rest: float) -> None:
 
 async def _count(tx: Session, group: Group) -> None:
     """What there is, by document, before anything of it goes."""
-    counts = {document: dict.fromkeys((*COUNTED, "pages", "checkpoints"), 0) for document in group.documents}
+    counts = {document: dict.fromkeys((*COUNTED, *BESIDE), 0) for document in group.documents}
     indexed = await count_rows(tx, group.collection, group.versions)
     for version, found in indexed.items():
         for what in COUNTED:
             counts[group.owners[version]][what] += found.get(what, 0)
     for row in await sql.count_kept(tx, versions=group.versions, jobs=[job for _, job in group.jobs]):
-        counts[group.owners[row["version"]]]["pages"] += row["pages"]
-        counts[group.owners[row["version"]]]["checkpoints"] += row["checkpoints"]
+        for what in BESIDE:
+            counts[group.owners[row["version"]]][what] += row[what]
     await sql.note_begun.run(tx, documents=list(counts), counts=[json.dumps(each) for each in counts.values()])
 
 
-async def _remove_pages(database: Database, group: Group, withdrawal: Withdrawal) -> None:
+async def _remove_bites(
+    database: Database, group: Group, withdrawal: Withdrawal, step: str, statement: Statement
+) -> None:
     bite = BITE
     while bite == BITE:
         began = time.monotonic()
         async with database.pool.transaction() as tx:
-            await withdrawal.fence(tx, "pages")
-            bite = await sql.remove_pages.value(tx, versions=group.versions, most=BITE)
+            await withdrawal.fence(tx, step)
+            if step == "facts":
+                await sql.hold_entities.run(tx, collection=group.collection)
+            bite = await statement.value(tx, versions=group.versions, most=BITE)
         await withdrawal.pause(time.monotonic() - began)

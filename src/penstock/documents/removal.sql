@@ -36,6 +36,11 @@ select exists (select from penstock.removals where due_at <= penstock.now())
       and not exists (select from penstock.leaving_points where version_id = any (receipt.version_ids))
   )
 
+-- name: is_searched
+-- Whether search sees something of a collection, or somebody may restore something of it.
+select coalesce((select sum(documents) from penstock.tallies where collection_id = :collection), 0) > 0
+  or exists (select from penstock.removals where collection_id = :collection and due_at > penstock.now())
+
 -- name: versions_of
 select version.id, version.document_id, array_remove(array_agg(distinct job.id), null) as jobs
 from penstock.versions as version
@@ -61,7 +66,8 @@ order by document_id for update
 select version.id as version,
   (select count(*) from penstock.pages where version_id = version.id)::int as pages,
   (select count(*) from penstock.checkpoints where own and job_id = any (:jobs::bigint[]) and job_id = version.job_id)::int
-    as checkpoints
+    as checkpoints,
+  (select count(*) from penstock.facts where version_id = version.id)::int as facts
 from penstock.versions as version where version.id = any (:versions::bigint[])
 
 -- name: note_begun
@@ -75,6 +81,30 @@ with removed as (
   delete from penstock.pages
   where ctid = any (array(
     select ctid from penstock.pages where version_id = any (:versions::bigint[]) limit :most::int
+  ))
+  returning 1
+)
+select count(*)::int from removed
+
+-- name: hold_entities
+-- Before facts go: who adds mentions of the same entities waits, or has committed.
+select penstock.hold_entities(:collection)
+
+-- name: remove_facts
+-- With their vectors and mentions; an entity goes with its last mention.
+with removed as (
+  delete from penstock.facts
+  where id = any (array(select id from penstock.facts where version_id = any (:versions::bigint[]) limit :most::int))
+  returning 1
+)
+select count(*)::int from removed
+
+-- name: remove_answers
+-- What a language model has said about parts of them.
+with removed as (
+  delete from penstock.extraction_windows
+  where ctid = any (array(
+    select ctid from penstock.extraction_windows where version_id = any (:versions::bigint[]) limit :most::int
   ))
   returning 1
 )

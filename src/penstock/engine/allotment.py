@@ -27,6 +27,7 @@ from penstock.errors import BadJob, RateLimited, Resting
 from penstock.telemetry import mask
 
 PATIENCE = 5.0  # seconds that a caller waits for the other side; for longer, its job goes and comes back
+FAILED_MAX = 10_000  # jobs whose last failure is remembered
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +89,8 @@ class Allotment:
         self._written = 0  # granted, as the table has it
         self._rests_till = -inf  # the other side asked for patience
         self._comes_back_at = -inf
+        self._answered = 0  # calls that went well
+        self._failed: dict[int, int] = {}  # jobs, and how many those were when one of them found nobody there
         self._queue: deque[Waiter] = deque()
         self._lock = threading.Lock()
 
@@ -133,6 +136,7 @@ class Allotment:
             in_use = 2 * self.used >= self.level.value or bool(self._queue) or self.short
             self.used -= permit.amount
             if signal is Signal.SUCCESS:
+                self._answered += 1
                 self.level.succeed(permit.began, permit.amount, in_use=in_use, most=self.cap, pool_use=self._pool_use())
             elif signal in (Signal.REFUSED, Signal.TIMEOUT):
                 self.level.shrink(permit.began, now, self.cap)
@@ -142,6 +146,15 @@ class Allotment:
         if tell:  # somebody waits for what we do not use any more
             self.hurry()
         self.serve(silent=unused)  # the claim knows what it has not needed; woken by it, it would never rest
+
+    def excuses(self, job_id: int) -> bool:
+        """A job has found nobody there; whether nobody was answered either since it did so last."""
+        with self._lock:
+            before = self._failed.pop(job_id, self._answered)
+            self._failed[job_id] = self._answered
+            if len(self._failed) > FAILED_MAX:
+                del self._failed[next(iter(self._failed))]
+            return before == self._answered
 
     def serve(self, *, silent: bool = False) -> None:
         """Give permits to those who wait, or tell them not to; and wake the claim, if it waits for one."""
@@ -212,7 +225,9 @@ class Allotment:
             self.cap = min(self.cap, cap)
             return max(cap, self.used)
 
-    def settle(self, cap: int, written: int, row: Record, told: News | None, worker_id: int) -> bool:
+    def settle(
+        self, cap: int, written: int, row: Record, told: News | None, worker_id: int, *, pool_use: float
+    ) -> bool:
         """The commit was acknowledged; True if there may be room now, or a breaker has changed."""
         now = time.monotonic()
         with self._lock:
@@ -230,7 +245,7 @@ class Allotment:
             if changed and self.breaker.opened:
                 self.level.restart(now)
             else:
-                self.level.feel_pool(self._pool_use(), now, self.cap)
+                self.level.feel_pool(pool_use, now, self.cap)
             return grown or changed or had_probe is not self.breaker.probe
 
     def rejoin(self) -> None:

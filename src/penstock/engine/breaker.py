@@ -15,7 +15,6 @@ from enum import Enum
 from math import inf
 
 from penstock.errors import (
-    Away,
     CallTimedOut,
     DatabaseTrouble,
     DatabaseUnreachable,
@@ -63,8 +62,8 @@ def read_signal(error: BaseException | None) -> Signal:
             return Signal.SUCCESS
         case Resting() | QueueFull() | Permanent() | LeaseLost() | asyncio.CancelledError():
             return Signal.NOTHING
-        case RateLimited():  # who cannot be reached does not ask for patience
-            return Signal.FAILURE if isinstance(error, Away) else Signal.REFUSED
+        case RateLimited():
+            return Signal.REFUSED
         case TimeoutError() | CallTimedOut():
             return Signal.TIMEOUT
         case DatabaseTrouble() | DatabaseUnreachable():  # ours, and not the other side

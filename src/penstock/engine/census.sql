@@ -1,21 +1,26 @@
+-- name: walked
+-- The lanes with ready jobs, by band: a skip scan over the claim's index, so that the cost depends on the bounds and not on the
+-- backlog.
+walked as (
+  (
+    select priority, lane, 1 as hop from penstock.jobs where state = 'ready' and not suspect
+    order by priority, lane limit 1
+  )
+  union all
+  select job.priority, job.lane, walked.hop + 1
+  from walked cross join lateral (
+    select priority, lane from penstock.jobs
+    where state = 'ready' and not suspect and (priority, lane) > (walked.priority, walked.lane)
+    order by priority, lane limit 1
+  ) as job
+  where walked.hop < :most_lanes::int
+)
+
 -- name: waiting_lanes
--- The lanes with ready jobs, how many (counted to a bound), the oldest, and whether any live worker may take them. A skip
--- scan over the claim's index: the cost depends on the bounds, not on the backlog.
+-- The lanes with ready jobs, how many (counted to a bound), the oldest, and whether any live worker may take them.
 with recursive
-  walked as (
-    (
-      select priority, lane, 1 as hop from penstock.jobs where state = 'ready' and not suspect
-      order by priority, lane limit 1
-    )
-    union all
-    select job.priority, job.lane, walked.hop + 1
-    from walked cross join lateral (
-      select priority, lane from penstock.jobs
-      where state = 'ready' and not suspect and (priority, lane) > (walked.priority, walked.lane)
-      order by priority, lane limit 1
-    ) as job
-    where walked.hop < :most_lanes::int
-  ),
+  -- include: census.sql walked
+  ,
   counted as (
     select walked.lane, sum(few.count)::int as depth, min(oldest.enqueued_at) as oldest_at, min(oldest.id) as oldest_id
     from walked
@@ -49,7 +54,10 @@ order by counted.oldest_at
 -- name: count_states
 -- Live jobs by state, each counted to a bound in its own small index.
 select
-  (select count(*) from (select from penstock.jobs where state = 'ready' limit :most::int) as row) as ready,
+  (select count(*) from (
+    select 1 from penstock.jobs where state = 'ready' and not suspect
+    union all select 1 from penstock.jobs where state = 'ready' and suspect limit :most::int
+  ) as row) as ready,
   (select count(*) from (select from penstock.jobs where state = 'later' limit :most::int) as row) as later,
   (select count(*) from (select from penstock.jobs where state = 'running' limit :most::int) as row) as running,
   (select count(*) from (select from penstock.jobs where state = 'waiting' limit :most::int) as row) as waiting,
@@ -67,20 +75,8 @@ select gone_at, gone_why, lease, penstock.now() - beat_at as silent_for from pen
 -- The age of the oldest ready job that was never tried, for each kind that a live worker may take. The same walk, with a few
 -- looks into each lane instead of a count.
 with recursive
-  walked as (
-    (
-      select priority, lane, 1 as hop from penstock.jobs where state = 'ready' and not suspect
-      order by priority, lane limit 1
-    )
-    union all
-    select job.priority, job.lane, walked.hop + 1
-    from walked cross join lateral (
-      select priority, lane from penstock.jobs
-      where state = 'ready' and not suspect and (priority, lane) > (walked.priority, walked.lane)
-      order by priority, lane limit 1
-    ) as job
-    where walked.hop < :most_lanes::int
-  ),
+  -- include: census.sql walked
+  ,
   fresh as (
     select walked.lane, min(oldest.enqueued_at) as enqueued_at
     from walked

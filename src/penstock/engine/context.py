@@ -29,7 +29,7 @@ from penstock.engine.outcome import encode_result
 from penstock.engine.permits import Allotments
 from penstock.engine.settler import Settler, finish, sql
 from penstock.engine.stop import Stop
-from penstock.errors import CallTimedOut, ConnectionLost, LeaseLost
+from penstock.errors import CallTimedOut, ConnectionLost, LeaseLost, Unavailable
 from penstock.telemetry import is_traced, log, start_span
 
 PROGRESS_EVERY = 0.5  # seconds between writes of one job's progress
@@ -62,6 +62,7 @@ class Context:
         "_waiting",
         "desk",
         "ending",
+        "excused",
         "finished",
         "job",
         "kind",
@@ -90,6 +91,7 @@ class Context:
         self._step_since = 0.0
         self._waiting = 0  # for permits, in how many of the handler's tasks
         self.ending = NOTHING_SAID  # what the attempt says about the limits that its kind uses
+        self.excused = False  # the last failure was of another side that has answered nobody since
 
     @property
     def attempt(self) -> int:
@@ -204,6 +206,8 @@ class Context:
             yield permit
         except BaseException as error:
             ending = read_end(error, self.stop)
+            if isinstance(error, Unavailable):
+                self.excused = self.desk.allotments.excuses(self.job, name)
             raise
         finally:
             self.desk.allotments.end_call(permit, ending)

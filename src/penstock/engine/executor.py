@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from penstock.engine.allotment import WENT_WELL, read_end
-from penstock.engine.backoff import retry_after, tries_for
+from penstock.engine.backoff import FREE_TRIES, outage_pause, retry_after, tries_for
 from penstock.engine.context import Context
 from penstock.engine.fanout import Suspended
 from penstock.engine.kinds import Kind
@@ -32,6 +32,7 @@ from penstock.errors import (
     Permanent,
     RateLimited,
     ResourceLimit,
+    Unavailable,
     WorkerMustStop,
 )
 from penstock.telemetry import current_job, extract_trace, is_traced, log, span
@@ -59,6 +60,8 @@ async def execute(kind: Kind, context: Context) -> Outcome:
             log.warning("raised after finish", error=repr(error))
             return Finished()
         context.ending = read_end(error, context.stop)
+        if isinstance(error, Unavailable) and kind.uses:
+            context.excused = context.desk.allotments.excuses(job)
         return judge(kind, context, error)
 
 
@@ -97,6 +100,8 @@ def _judge_failure(kind: Kind, context: Context, error: BaseException) -> Outcom
     if isinstance(error, DatabaseTrouble | DatabaseUnreachable) and not isinstance(error, HeldTooLong):
         # Not its fault, and the database's troubles end.
         return Snooze(failure, retry_after(1, jitter))
+    if isinstance(error, Unavailable) and context.excused and context.job.attempt <= FREE_TRIES:
+        return Snooze(failure, outage_pause(context.job.attempt, jitter))
     limited = isinstance(error, ResourceLimit)
     if isinstance(error, Permanent) or context.job.failures >= tries_for(kind.retries, resource_limit=limited):
         return Bury(failure)

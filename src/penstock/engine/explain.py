@@ -48,11 +48,11 @@ async def explain(session: Session, job_id: int, *, pace: Pace | None = None) ->
 
     `pace` is for who knows better than the history of its kind how long it takes.
     """
-    row = await sql.explain_job.first(session, id=job_id)
-    if row is not None:
-        facts = await _measure(session, row, pace)
+    facts = await _look(session, job_id)
+    if facts is not None:
+        await _measure(session, facts, pace)
         because, sentence = explain_live(facts)
-        return Explanation(f"Job {job_id} {sentence}", row["state"], _evidence(facts), because)
+        return Explanation(f"Job {job_id} {sentence}", facts["state"], _evidence(facts), because)
     past = await queue_sql.find_job.first(session, id=job_id)
     if past is not None:
         return Explanation(f"Job {job_id} {_tell_past(past)}", past["state"], _evidence(dict(past)), past["state"])
@@ -60,20 +60,35 @@ async def explain(session: Session, job_id: int, *, pace: Pace | None = None) ->
     return Explanation(sentence, "not found", {}, "not found")
 
 
-async def _measure(session: Session, row: Record, pace: Pace | None) -> dict[str, Any]:
-    """The row, and what only some states need to know."""
-    facts: dict[str, Any] = {**row, "pace": pace, "mean": None, "rivals": None, "schema": ""}
-    waits = row["state"] == "ready" and row["paused_since"] is None
-    if (row["state"] == "running" and pace is None) or (waits and row["open_workers"]):
-        facts["pace"], facts["mean"] = await read_pace(session, row["queue"], row["kind"])
-    if waits and row["open_workers"] and not row["suspect"] and row["shut"] is None:
-        facts["rivals"] = await read_line(session, queue=row["queue"], lane=row["lane"], priority=row["priority"])
-    if waits and not row["open_workers"] and await sql.may_see_schema.value(session):
+async def _look(session: Session, job_id: int) -> dict[str, Any] | None:
+    """What is known of a live job, and what only its state needs to know; anew if it has moved between the two looks."""
+    further = {"ready": sql.explain_gates, "later": sql.explain_gates, "waiting": sql.explain_family}
+    while (row := await sql.explain_job.first(session, id=job_id)) is not None:
+        if row["state"] not in further:
+            return dict(row)
+        more = await further[row["state"]].first(session, id=job_id)
+        if more is not None and (more["state"], more["attempt"]) == (row["state"], row["attempt"]):
+            return {**row, **more}
+    return None
+
+
+async def _measure(session: Session, facts: dict[str, Any], pace: Pace | None) -> None:
+    """Adds how long it takes, as far as its sentence tells it."""
+    facts |= {"pace": pace, "mean": None, "rivals": None, "schema": ""}
+    if facts["state"] == "running" and pace is None:
+        facts["pace"], facts["mean"] = await read_pace(session, facts["queue"], facts["kind"])
+    if facts["state"] != "ready" or facts["paused_since"] is not None:
+        return
+    if facts["open_workers"]:
+        facts["pace"], facts["mean"] = await read_pace(session, facts["queue"], facts["kind"])
+        if not facts["suspect"] and facts["shut"] is None:
+            line = {name: facts[name] for name in ("queue", "lane", "priority")}
+            facts["rivals"] = await read_line(session, **line)
+    elif await sql.may_see_schema.value(session):
         try:
             await check_schema(session)
         except SchemaMismatch as mismatch:
             facts["schema"] = str(mismatch)
-    return facts
 
 
 def _evidence(row: Row) -> dict[str, Any]:

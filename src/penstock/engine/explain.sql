@@ -1,5 +1,31 @@
 -- name: explain_job
--- Everything that `why` needs about a live job, from the same predicates that the claim obeys.
+-- What `why` tells of any live job. Short, for it is planned anew on each connection: what only a job that could run needs is
+-- in explain_gates.
+select
+  job.id, job.lane, lane.queue, lane.kind, lane.share, job.state::text as state, job.priority, job.attempt, job.failures, job.suspect,
+  job.deaths, job.cancelling, job.claimed_at, job.run_at, job.enqueued_at, job.progress, job.error, job.fingerprint,
+  job.worker_id, array_to_json(job.attempts)::text as attempts, penstock.now() as now,
+  -- What a pace is compared with: since the first claim, unless a try has failed after that.
+  case when job.failures = 0 then coalesce((job.attempts[1]).started_at, job.claimed_at) else job.claimed_at end as begun_at,
+  owner.name as owner, owner.beat_at as owner_beat_at, owner.gone_at as owner_gone_at, owner.gone_why as owner_gone_why,
+  owner.lease as owner_lease, owner.beat_at + owner.lease < penstock.now() as owner_silent,
+  (select count(*) from penstock.workers where gone_at is null) as workers
+from penstock.jobs as job
+join penstock.lanes as lane on lane.id = job.lane
+left join penstock.workers as owner on owner.id = job.worker_id
+where job.id = :id
+
+-- name: explain_family
+-- Of a job that waits: the children that it waits for, or the sisters among which it waits for its turn. And its state, as below.
+select job.state::text as state, job.attempt, family.parent, family.name as map, family.total as children, family.unfinished as children_unfinished,
+  family.at_once as children_at_once, coalesce(job.fanout = job.waits_for, false) as held,
+  (select count(*) from penstock.jobs as child where child.fanout = job.waits_for and child.state = 'dead') as children_dead
+from penstock.jobs as job left join penstock.fanouts as family on family.id = job.waits_for
+where job.id = :id
+
+-- name: explain_gates
+-- Why a job that could run is not claimed, from the same predicates that the claim obeys; and its state, which may have changed
+-- since the last look.
 with
   job as (
     select job.*, lane.queue, lane.kind, lane.share
@@ -48,18 +74,9 @@ with
     order by verdict, limit_name limit 1
   )
 select
-  job.id, job.lane, job.queue, job.kind, job.share, job.state::text as state, job.priority, job.attempt, job.failures, job.suspect,
-  job.deaths, job.cancelling, job.claimed_at, job.run_at, job.enqueued_at, job.progress, job.error, job.fingerprint,
-  job.worker_id, array_to_json(job.attempts)::text as attempts, penstock.now() as now,
-  -- What a pace is compared with: since the first claim, unless a try has failed after that.
-  case when job.failures = 0 then coalesce((job.attempts[1]).started_at, job.claimed_at) else job.claimed_at end as begun_at,
-  owner.name as owner, owner.beat_at as owner_beat_at, owner.gone_at as owner_gone_at, owner.gone_why as owner_gone_why,
-  owner.lease as owner_lease, owner.beat_at + owner.lease < penstock.now() as owner_silent,
+  job.state::text as state, job.attempt,
   fleet.*,
   pause.paused_what, pause.paused_name, pause.paused_reason, pause.paused_since,
-  family.parent, family.name as map, family.total as children, family.unfinished as children_unfinished,
-  family.at_once as children_at_once, coalesce(job.fanout = job.waits_for, false) as held,
-  (select count(*) from penstock.jobs as child where child.fanout = job.waits_for and child.state = 'dead') as children_dead,
   former.name as last_server, former.gone_at as last_server_left_at, former.gone_why as last_server_left_why,
   shut.verdict as shut, bound.name as limit_name, bound.permits, bound.opened_at as breaker_opened_at,
   bound.rests_till as breaker_rests_till, bound.reason as breaker_reason,
@@ -90,8 +107,6 @@ from job
 cross join fleet
 left join shut on true
 left join penstock.limits as bound on bound.name = shut.limit_name
-left join penstock.workers as owner on owner.id = job.worker_id
-left join penstock.fanouts as family on family.id = coalesce(job.waits_for, job.fanout)
 left join lateral (
   select paused_what, paused_name, paused_reason, paused_since from gates where verdict = 'paused' limit 1
 ) as pause on true

@@ -41,14 +41,14 @@ def _job_lines(job: Facts) -> Iterator[str]:
 
 
 def _fleet_lines(job: Facts) -> Iterator[str]:
-    if job.get("state") not in {"ready", "running"}:
+    if job.get("state") != "ready":
         return
     if "workers" in job:
         serving = f"{job['open_workers']} of {counted(job['workers'], 'live worker')} may take it"
         yield (
             f"{serving}, with {job['open_running']} of {job['open_slots']} slots in use" if job["workers"] else serving
         )
-    if job.get("state") == "ready" and "ahead_in_lane" in job:
+    if "ahead_in_lane" in job:
         others = f", {counted(job['other_lanes'], 'other lane')} in turn with it" if "other_lanes" in job else ""
         yield f"{counted(job['ahead_in_lane'], 'job')} ahead in its lane{others}"
     if job.get("limit_name"):

@@ -37,6 +37,8 @@ def _tell_waiting(row: Row) -> tuple[str, str]:
             f"waits for its turn: of the {counted(row['children'], 'child')} of job {row['parent']} (map {row['map']}) at most "
             f"{row['children_at_once']} run at once, and {row['children_unfinished']:,} have not ended."
         )
+    if row["children"] is None:
+        return "waiting", "waits for children of which nobody knows: `penstock invariants` says what is wrong."
     ended = row["children"] - row["children_unfinished"]
     dead = f", {row['children_dead']:,} of them dead" if row["children_dead"] else ""
     return "waiting", (

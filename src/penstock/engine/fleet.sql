@@ -38,3 +38,9 @@ select id, name, host, pid, version, queues, kinds, slots, started_at, beat_at, 
 from penstock.workers as worker
 where gone_at is null or gone_at > penstock.now() - :gone_within::interval
 order by gone_at nulls first, id
+
+-- name: acknowledge_lost
+-- Somebody knows that they were lost: doctor does not tell it again.
+update penstock.workers set load = load || '{"known": true}'
+where gone_at is not null and gone_why <> 'left' and not load ? 'known'
+returning id

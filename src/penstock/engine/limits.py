@@ -71,6 +71,7 @@ class LimitState:
 
     name: str
     permits: int
+    chosen: int | None  # by a person, in place of what workers declare
     failures: int
     trips: int
     opened_at: datetime | None
@@ -113,6 +114,22 @@ class LimitState:
         state = "closed" if self.opened_at is None else "probing" if self.probe_by is not None else "open"
         sums = {"used": self.used, "granted": self.granted, "waiting": self.waiting, "level": self.level}
         return asdict(self) | sums | {"breaker": state}
+
+
+async def choose_permits(session: Session, name: str, permits: int) -> None:
+    """For the whole fleet, from now on, whatever workers declare; until `unchoose_permits`."""
+    if not is_count(permits) or permits > PERMITS_MAX:
+        raise BadJob(f"The limit {name} cannot have {permits!r} permits: use a whole number from 1 on.")
+    needed = await sql.largest_use.value(session, name=name)
+    if permits < needed:
+        raise BadJob(f"A job needs {needed} permits of {name} at once: with {permits} it could never run.")
+    if await sql.choose_permits.first(session, name=name, permits=permits) is None:
+        raise BadJob(f"There is no limit {name}: `penstock limits` lists them.")
+
+
+async def unchoose_permits(session: Session, name: str) -> bool:
+    """What workers declare counts again, when the next one joins; False if nobody had chosen."""
+    return await sql.unchoose_permits.first(session, name=name) is not None
 
 
 async def list_limits(session: Session) -> list[LimitState]:

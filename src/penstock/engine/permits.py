@@ -82,6 +82,7 @@ class Allotments:
         kinds: Kinds | None = None,
         pool_use: Callable[[], float] = lambda: 0.0,
         on_room: Callable[[], None] = lambda: None,
+        mean_use: Callable[[], float] | None = None,
     ) -> None:
         kinds = Kinds() if kinds is None else kinds
         self._kinds = kinds
@@ -92,6 +93,7 @@ class Allotments:
             self._by_name[name] = Allotment(limit, need, pool_use)
             self._by_name[name].on_room = on_room
         self._on_room = on_room
+        self._mean_use = mean_use or pool_use  # for what happens with each beat: the moment of a beat says little
         self._held: dict[tuple[int, int], list[Permit]] = {}  # by job and attempt, for kinds that use a limit
         self._main = asyncio.get_running_loop()
         self._worker_id = 0
@@ -186,6 +188,11 @@ class Allotments:
             permit.began = began  # and not when it was claimed
             self._by_name[permit.limit].give_back(permit, ending)
 
+    def excuses(self, job: Job, *names: str) -> bool:
+        """Whether a job that has just failed is not to blame, but the other side of these limits, or of those of its kind."""
+        told = [self._by_name[name].excuses(job.id) for name in names or self._uses.get(job.kind, ())]
+        return bool(told) and all(told)
+
     def note_short(self, kinds: Iterable[str]) -> None:
         """The last look found ready jobs of these kinds which could not be claimed for lack of permits."""
         short = {name for kind in kinds for name in self._uses.get(kind, ())}
@@ -237,8 +244,10 @@ class Allotments:
                 levels=[self._by_name[name].level.value for name in caps],
                 needs=[tellings[name].need for name in caps],
             )
+        use = self._mean_use()
         room = [
-            self._by_name[name].settle(cap, granted[name], rows[name], news[name], me) for name, cap in caps.items()
+            self._by_name[name].settle(cap, granted[name], rows[name], news[name], me, pool_use=use)
+            for name, cap in caps.items()
         ]
         starving = any(tellings[name].waiting and cap < tellings[name].need for name, cap in caps.items())
         return any(room), STARVING if starving else inf

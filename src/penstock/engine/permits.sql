@@ -1,10 +1,12 @@
 -- Permits are allotted under a lock on the limit's row: who has it sees what the others have, and takes only what is left.
 
 -- name: declare_limits
--- The number of the one who joined last counts from then on. Sorted, so that two of them do not wait in a circle.
+-- The number of the one who joined last counts from then on, unless a person has chosen one. Sorted, so that two of them do not
+-- wait in a circle. (A schema without the column `chosen` may be met, too.)
 insert into penstock.limits (name, permits)
 select name, permits from unnest(:names::text[], :permits::int[]) as declared(name, permits) order by name
-on conflict (name) do update set permits = excluded.permits where limits.permits <> excluded.permits
+on conflict (name) do update set permits = excluded.permits
+where limits.permits <> excluded.permits and to_jsonb(limits) ->> 'chosen' is null
 
 -- name: forget_uses
 -- What these kinds needed in an earlier release.

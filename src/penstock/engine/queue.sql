@@ -104,18 +104,6 @@ select what, name, reason, since from penstock.pauses order by since
 insert into penstock.shares (name, weight) values (:name, :weight)
 on conflict (name) do update set weight = excluded.weight
 
--- name: list_jobs
--- By keyset: the caller passes the last id that it has seen.
-select job.id, lane.queue, lane.kind, lane.share, job.state::text as state, job.priority, job.attempt, job.failures,
-  job.run_at, job.enqueued_at, job.worker_id, job.progress, job.error ->> 'message' as error
-from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
-where job.id > :after
-  and (:state::text is null or job.state::text = :state)
-  and (:kind::text is null or lane.kind = :kind)
-  and (:queue::text is null or lane.queue = :queue)
-  and (:share::text is null or lane.share = :share)
-order by job.id limit :most
-
 -- name: dead_by_cause
 -- `unwanted`: all of them are children of jobs that are over, and would be refused by a redrive.
 select fingerprint, count(*) as count,
@@ -127,6 +115,12 @@ select fingerprint, count(*) as count,
 from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
 where job.state = 'dead'
 group by fingerprint order by count(*) desc limit :most
+
+-- name: redrives_of
+-- The jobs that redrive them just now, by their keys, and how far they are.
+select held.key, job.id, job.progress
+from penstock.job_keys as held join penstock.jobs as job on job.id = held.job_id
+where held.key = any (:keys::text[]) and held.until is null
 
 -- name: dead_jobs
 select job.id, lane.kind, lane.share, job.fingerprint, job.error, job.attempt, job.failures, job.enqueued_at
@@ -145,6 +139,11 @@ set state = 'ready', failures = 0, deaths = 0, suspect = (error ->> 'class' = 'P
 where id = any (:ids::bigint[]) and state = 'dead'
 returning id, lane, fanout
 
+-- name: untried_of
+-- Those that are dead as they were when the redrive was planned: a larger attempt is another chance that was had already.
+select job.id from unnest(:ids::bigint[], :attempts::int[]) as planned(id, attempt)
+join penstock.jobs as job on job.id = planned.id and job.attempt = planned.attempt and job.state = 'dead'
+
 -- name: ended_of
 -- How redriven jobs ended: in the history, dead again (with which fingerprint), or not yet.
 select wanted.id,
@@ -155,7 +154,7 @@ left join lateral (select outcome from penstock.job_history where id = wanted.id
 
 -- name: dead_ids
 -- What a redrive or a discard goes through. Not the errors: there may be many, with long tracebacks.
-select job.id, job.fingerprint
+select job.id, job.fingerprint, job.attempt
 from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
 where job.state = 'dead'
   and (:fingerprint::text is null or job.fingerprint = :fingerprint)

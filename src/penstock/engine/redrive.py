@@ -2,14 +2,18 @@
 
 A redrive tries one job, then ten, then the rest in bites, and waits for each stage to end. As soon as one of them fails
 again with a fingerprint that was redriven it stops: what is left stays dead, and its evidence stays with it. Before the
-start it looks whether anything has changed since the failure. The SQL is in queue.sql.
+start it looks whether anything has changed since the failure. The command line goes through the stages in its own process;
+the API and the pages leave it to a job (pipelines/redriving.py). The SQL is in queue.sql.
 """
 
 import asyncio
+import hashlib
+import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from penstock.database import Database, Session
 from penstock.engine.family import count_up
@@ -23,6 +27,7 @@ STAGES = (1, 10)
 BITE = 1000  # the last stage goes on in bites of this size, so that a late return of the cause spares the rest
 MOST = 100_000  # in one call
 LOOK_AFTER = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between looks at jobs that have not ended
+PATIENCE = timedelta(minutes=10)  # with a stage
 
 
 @dataclass(frozen=True)
@@ -37,18 +42,64 @@ class Selection:
         if not (self.ids or self.fingerprint or self.kind):
             raise BadJob("Say which dead jobs: by their numbers, by a fingerprint, or by a kind.")
 
+    @property
+    def key(self) -> str:
+        """What the job of a redrive is unique by: two of the same cause would take each other's failures for their own."""
+        if self.fingerprint and not (self.ids or self.kind) and len(self.fingerprint) <= 64:
+            return f"redrive {self.fingerprint}"
+        wanted = json.dumps([self.fingerprint, self.kind, sorted(self.ids)])
+        return f"redrive {hashlib.sha256(wanted.encode()).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The jobs of a redrive, oldest first, each with the number of its last attempt: a larger one is a chance that was had."""
+
+    attempts: dict[int, int]
+    fingerprints: list[str]
+    refused: list[int] = field(default_factory=list)  # children of jobs that are over
+
+    def stages(self) -> Iterator[tuple[list[int], int]]:
+        """One, ten, then the rest in bites; and how many come behind each."""
+        waiting = list(self.attempts)
+        for size in _sizes():
+            if not waiting:
+                return
+            stage, waiting = waiting[:size], waiting[size:]
+            yield stage, len(waiting)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"jobs": list(self.attempts.items()), "fingerprints": self.fingerprints, "refused": self.refused}
+
+    @classmethod
+    def of_json(cls, kept: dict[str, Any]) -> "Plan":
+        return cls(dict(kept["jobs"]), kept["fingerprints"], kept["refused"])
+
 
 @dataclass
-class Redriven:
-    """What became of a redrive."""
+class Stage:
+    """How the jobs of one stage ended."""
 
     done: int = 0
     failed_again: list[int] = field(default_factory=list)  # with a fingerprint that was redriven
     failed_otherwise: list[int] = field(default_factory=list)
     unfinished: list[int] = field(default_factory=list)
+    stopped: str = ""  # why nothing more should be tried
+
+
+@dataclass
+class Redriven(Stage):
+    """What became of a redrive; `stopped`: why it ended before all had their chance."""
+
     left: int = 0  # still dead, not touched
     refused: list[int] = field(default_factory=list)  # children of jobs that are over
-    stopped: str = ""  # why it ended before all had their chance
+
+    def add(self, stage: Stage, left: int) -> None:
+        self.done += stage.done
+        self.failed_again += stage.failed_again
+        self.failed_otherwise += stage.failed_otherwise
+        self.unfinished += stage.unfinished
+        self.stopped, self.left = stage.stopped, left
 
     @property
     def sentence(self) -> str:
@@ -62,56 +113,68 @@ class Redriven:
         return f"Stopped: {self.stopped} {said} {self.left:,} left as they were." if self.stopped else said
 
 
+RunStage = Callable[[int, list[int], int], Awaitable[Stage]]  # its number from 1 on, its jobs, how many come behind it
+
+
 async def redrive(
     database: Database,
     selection: Selection,
     *,
     force: bool = False,
-    patience: timedelta = timedelta(minutes=10),
+    patience: timedelta = PATIENCE,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Redriven:
-    """Redrive in stages. Raises NothingChanged, before anything is touched, unless forced."""
-    fingerprints = await _find(database, selection)
-    refused = await _find_unwanted(database, list(fingerprints))
-    if refused and selection.ids:
-        raise BadJob(_tell_unwanted(refused))
-    waiting = [number for number in fingerprints if number not in refused]
-    if waiting and not force:
-        await _refuse_unchanged(database, waiting[:BITE])
-    result = Redriven(refused=refused)
-    for size in _stages():
-        if not waiting or result.stopped:
-            break
-        stage, waiting = waiting[:size], waiting[size:]
-        tell(f"Redriving {counted(len(stage), 'job')}, {len(waiting):,} to go")
+    """Redrive in stages, here. Raises NothingChanged, before anything is touched, unless forced."""
+    await _refuse_beside(database, selection)
+    plan = await plan_redrive(database, selection, force=force)
+
+    async def run(_: int, stage: list[int], left: int) -> Stage:
+        tell(tell_stage(stage, left))
         async with database.pool.transaction() as tx:
-            await make_ready(tx, stage)
-        await _watch(database, stage, set(fingerprints.values()), patience, result)
-    result.left = len(waiting)
+            await try_stage(tx, plan, stage)
+        return await watch_stage(database, plan, stage, patience=patience)
+
+    return await run_stages(plan, run)
+
+
+async def run_stages(plan: Plan, run: RunStage) -> Redriven:
+    """One after the other, until one says that nothing more should be tried."""
+    result = Redriven(refused=plan.refused)
+    for number, (stage, left) in enumerate(plan.stages(), 1):
+        result.add(await run(number, stage, left), left)
+        if result.stopped:
+            break
     return result
 
 
-async def redrive_some(database: Database, selection: Selection, *, most: int, force: bool = False) -> list[int]:
-    """The oldest of them, without waiting for their end: for a person who looks at what becomes of one before trying ten.
+def tell_stage(stage: list[int], left: int) -> str:
+    return f"Redriving {counted(len(stage), 'job')}, {left:,} to go"
 
-    The numbers of those that were dead. Raises NothingChanged unless forced.
-    """
-    ids = list(await _find(database, selection))
-    refused = set(await _find_unwanted(database, ids))
+
+async def plan_redrive(database: Database, selection: Selection, *, force: bool = False) -> Plan:
+    """What would be tried; refuses single children that nobody waits for, and what has failed in the code that is there."""
+    rows = await _find(database, selection)
+    refused = await _find_unwanted(database, [row["id"] for row in rows])
     if refused and selection.ids:
-        raise BadJob(_tell_unwanted(sorted(refused)))
-    chosen = [number for number in ids if number not in refused][:most]
-    if chosen and not force:
-        await _refuse_unchanged(database, chosen)
-    async with database.pool.transaction() as tx:
-        return sorted(await make_ready(tx, chosen))
+        raise BadJob(_tell_unwanted(refused))
+    unwanted = set(refused)
+    attempts = {row["id"]: row["attempt"] for row in rows if row["id"] not in unwanted}
+    if attempts and not force:
+        await _refuse_unchanged(database, list(attempts)[:BITE])
+    return Plan(attempts, sorted({row["fingerprint"] for row in rows}), refused)
+
+
+async def try_stage(tx: Session, plan: Plan, stage: list[int]) -> None:
+    """dead -> ready, once: what was tried since the plan was made has had its chance, and whoever comes back leaves it so."""
+    rows = await sql.untried_of(tx, ids=stage, attempts=[plan.attempts[number] for number in stage])
+    await make_ready(tx, [row["id"] for row in rows])
 
 
 async def discard(database: Database, selection: Selection, reason: str) -> list[int]:
     """Give dead jobs up; the reason is kept with them in the history. The numbers of those that were dead."""
     if not reason.strip():
         raise BadJob("A discard needs a reason: it is all that the history will say about it.")
-    ids = list(await _find(database, selection))
+    ids = [row["id"] for row in await _find(database, selection)]
     discarded: list[int] = []
     for start in range(0, len(ids), BITE):
         async with database.pool.transaction() as tx:
@@ -120,15 +183,15 @@ async def discard(database: Database, selection: Selection, reason: str) -> list
     return discarded
 
 
-def _stages() -> Iterator[int]:
+def _sizes() -> Iterator[int]:
     yield from STAGES
     while True:
         yield BITE
 
 
-async def _find(database: Database, selection: Selection) -> dict[int, str]:
-    """Fingerprints by number, oldest first."""
-    rows = await database.pool.repeat(
+async def _find(database: Database, selection: Selection) -> list[Any]:
+    """Their numbers, fingerprints and attempts, oldest first."""
+    return await database.pool.repeat(
         lambda session: sql.dead_ids(
             session,
             ids=list(selection.ids),
@@ -137,7 +200,6 @@ async def _find(database: Database, selection: Selection) -> dict[int, str]:
             most=MOST,
         )
     )
-    return {row["id"]: row["fingerprint"] for row in rows}
 
 
 async def _find_unwanted(database: Database, ids: list[int]) -> list[int]:
@@ -152,6 +214,13 @@ def _tell_unwanted(ids: list[int]) -> str:
         f"Refused: {_numbers(ids)} {are} over, so the result would reach nobody. Enqueue the parent anew, or give up with "
         "`penstock dead discard`."
     )
+
+
+async def _refuse_beside(database: Database, selection: Selection) -> None:
+    """Two of them would take each other's failures for their own."""
+    rows = await database.pool.repeat(lambda session: sql.holders_of(session, keys=[selection.key]))
+    for row in rows:
+        raise BadJob(f"Job {row['job_id']} redrives them already: `penstock why {row['job_id']}` says how far it is.")
 
 
 async def _refuse_unchanged(database: Database, ids: list[int]) -> None:
@@ -179,15 +248,27 @@ async def make_ready(tx: Session, ids: list[int]) -> set[int]:
     return {row["id"] for row in rows}
 
 
-async def _watch(database: Database, stage: list[int], known: set[str], patience: timedelta, result: Redriven) -> None:
-    """Wait until all have ended, or one shows the old fingerprint: also before its last try, for it would only repeat it."""
-    pending = set(stage)
+async def watch_stage(
+    database: Database,
+    plan: Plan,
+    stage: list[int],
+    *,
+    patience: timedelta = PATIENCE,
+    ended: Callable[[int], Awaitable[None]] | None = None,
+) -> Stage:
+    """Wait until all have ended, or one shows the old fingerprint: also before its last try, for it would only repeat it.
+
+    No connection is held between two looks.
+    """
+    result, pending = Stage(), set(stage)
     pauses = iter(LOOK_AFTER)
     deadline = time.monotonic() + patience.total_seconds()
     while pending and not result.stopped:
-        ended = await _look(database, sorted(pending)[:BITE], known, result)
-        pending -= ended
-        if ended:
+        over = await _look(database, sorted(pending)[:BITE], set(plan.fingerprints), result)
+        pending -= over
+        if ended is not None:
+            await ended(len(stage) - len(pending))
+        if over:
             pauses = iter(LOOK_AFTER)
         elif time.monotonic() > deadline:
             result.unfinished = sorted(pending)
@@ -197,9 +278,10 @@ async def _watch(database: Database, stage: list[int], known: set[str], patience
             )
         else:
             await asyncio.sleep(next(pauses, LOOK_AFTER[-1]))
+    return result
 
 
-async def _look(database: Database, ids: list[int], known: set[str], result: Redriven) -> set[int]:
+async def _look(database: Database, ids: list[int], known: set[str], result: Stage) -> set[int]:
     """One look; the jobs that have ended, counted in the result."""
     rows = await database.pool.repeat(lambda session: sql.ended_of(session, ids=ids))
     ended = set()

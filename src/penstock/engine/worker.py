@@ -15,6 +15,7 @@ from functools import partial
 import asyncpg
 
 from penstock.database import Database
+from penstock.database.pool import PoolUse
 from penstock.engine.beat import Beat, Commands
 from penstock.engine.budget import join_fleet
 from penstock.engine.chores import Chores
@@ -83,7 +84,10 @@ class Worker:
         self._slots = {queue: Slots(size) for queue, size in concurrency.items()}
         self._wake = asyncio.Event()
         self._pressure = Pressure()
-        self._allotments = Allotments(declared.limits, declared.kinds, lambda: database.pool.state.use, self._wake.set)
+        pool = database.pool
+        self._allotments = Allotments(
+            declared.limits, declared.kinds, lambda: pool.state.use, self._wake.set, PoolUse(pool)
+        )
         self._handlers = Handlers(declared.kinds, self._slots, self._allotments, self._wake)
         self._gone = asyncio.Event()
         self.worker_id = 0

@@ -9,7 +9,7 @@ The client library is imported with the first call.
 """
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -34,10 +34,15 @@ class Fetcher:
         self._tls = tls
 
     @asynccontextmanager
-    async def open(self, url: str, *, most: int) -> "AsyncIterator[Response]":
-        """The answer to a GET, of at most so many bytes; FetchRefused for what cannot work, FetchFailed for what may."""
+    async def open(
+        self, url: str, *, most: int, user_agent: str = "", follow: Callable[[str], None] | None = None
+    ) -> "AsyncIterator[Response]":
+        """The answer to a GET, of at most so many bytes; FetchRefused for what cannot work, FetchFailed for what may.
+
+        `follow` is told each URL of a redirect before it is asked for, and may raise.
+        """
         from penstock.fetch.journey import Journey
 
-        journey = Journey(self._settings, self._exceptions, self._resolve, self._tls)
-        async with journey.travel(url, most) as response:
+        journey = Journey(self._settings, self._exceptions, self._resolve, self._tls, user_agent)
+        async with journey.travel(url, most, follow) as response:
             yield response

@@ -7,7 +7,7 @@ answer meanwhile is not asked again. TLS still sees the name, for SNI and for th
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiohttp
@@ -61,16 +61,22 @@ class Journey:
     """One call of the fetcher."""
 
     def __init__(
-        self, settings: FetchSettings, exceptions: Exceptions, resolve: Resolve, tls: ssl.SSLContext | None
+        self,
+        settings: FetchSettings,
+        exceptions: Exceptions,
+        resolve: Resolve,
+        tls: ssl.SSLContext | None,
+        user_agent: str = "",
     ) -> None:
         self._settings = settings
         self._exceptions = exceptions
         self._resolve = resolve
         self._tls = tls
+        self._headers = HEADERS | ({"User-Agent": user_agent} if user_agent else {})
         self._deadline = asyncio.get_running_loop().time() + settings.timeout.total_seconds()
 
     @asynccontextmanager
-    async def travel(self, url: str, most: int) -> AsyncIterator[Response]:
+    async def travel(self, url: str, most: int, follow: Callable[[str], None] | None = None) -> AsyncIterator[Response]:
         """Follow the redirects, and give the answer at the end of them."""
         target = read_target(url, self._settings.port_numbers)
         passed = {target.url}
@@ -90,6 +96,8 @@ class Journey:
                 raise FetchRefused(f"{target.shown} redirects in a circle.")
             if len(passed) > self._settings.redirects:
                 raise FetchRefused(f"More than {self._settings.redirects} redirects, the last to {target.shown}.")
+            if follow is not None:
+                follow(str(target.url))
             passed.add(target.url)
 
     async def _session(self, target: Target) -> aiohttp.ClientSession:
@@ -103,7 +111,7 @@ class Journey:
         )
         return aiohttp.ClientSession(
             connector=connector,
-            headers=HEADERS,
+            headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,  # neither proxies nor .netrc

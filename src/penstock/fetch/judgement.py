@@ -26,7 +26,7 @@ def judge(answer: aiohttp.ClientResponse, target: Target, most: int) -> None:
         sentence = f"{target.shown} answered {answer.status}{_phrase(answer.status)}."
         if answer.status in PASSING or answer.status >= 500:
             raise FetchFailed(sentence, retry_after=retry_after(answer.headers.get("Retry-After", "")))
-        raise FetchRefused(f"{sentence} Correct the URL, or ask whoever runs that server.")
+        raise FetchRefused(f"{sentence} Correct the URL, or ask whoever runs that server.", answered=answer.status)
     encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
         raise FetchRefused(f"{target.shown} sends its answer compressed, though it was asked not to.")

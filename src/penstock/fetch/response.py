@@ -26,6 +26,10 @@ class Response:
         self.size = answer.content_length
         self.name = file_name(answer.headers.get("Content-Disposition", ""), target)
 
+    def header(self, name: str) -> str:
+        """A header as it came; one that came several times with commas between, one that did not as nothing."""
+        return ", ".join(self._answer.headers.getall(name, []))
+
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body, once."""
         count = 0

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import JobFailure, Permanent, RateLimited, Transient
+from penstock.errors import JobFailure, Permanent, RateLimited, Transient, Unavailable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,7 +71,9 @@ def failure(name: str, status: int, retry_after: str | None, content: bytes, sec
     rest = seconds(retry_after)
     if status == 429 or (status == 503 and rest is not None):
         return RateLimited(f"The model {name} asks for patience ({status}){said}", retry_after=rest)
-    if status >= 500 or status in (408, 425):
+    if status >= 500:
+        return Unavailable(f"The model {name} failed ({status}){said}")
+    if status in (408, 425):
         return Transient(f"The model {name} failed ({status}){said}")
     return Permanent(f"The model {name} does not take the request ({status}){said}{_advice(name, status)}")
 

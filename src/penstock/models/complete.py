@@ -12,20 +12,16 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
-from penstock.errors import Permanent, Transient
+from penstock.models.endpoint import Endpoint
 from penstock.models.reply import Reply, check_ending, failure, read_reply, read_value, unfit
 from penstock.models.schema import is_strict
 from penstock.settings.llm import LlmSettings
 from penstock.settings.values import format_size
-from penstock.telemetry import counter, hide
+from penstock.telemetry import counter
 
-if TYPE_CHECKING:
-    import aiohttp
-
-PIECE = 64 * 2**10
 SHOWN_MAX = 20_000  # characters of an unfit answer that the model is shown again
 
 tokens = counter("penstock_llm_tokens", "Tokens of language models", ("llm", "direction"))
@@ -69,8 +65,7 @@ class Completer:
     def __init__(self, name: str, settings: LlmSettings) -> None:
         self.name = name
         self._settings = settings
-        self._session: aiohttp.ClientSession | None = None
-        hide(self._secret())
+        self._endpoint = Endpoint(f"language model {name}", settings)
 
     async def complete(self, request: Request) -> Completion:
         """One call, or two when the first answer does not fit."""
@@ -98,9 +93,7 @@ class Completer:
         )
 
     async def aclose(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._endpoint.aclose()
 
     # -- one call -------------------------------------------------------------------------------------------------
 
@@ -114,44 +107,19 @@ class Completer:
         return reply
 
     async def _ask(self, body: dict[str, Any]) -> bytes:
-        import aiohttp
-
-        try:
-            async with self._opened().post(
-                self._url(), json=body, headers=self._headers(), allow_redirects=False
-            ) as response:
-                content = await self._read(response)
-                status, headers = response.status, response.headers
-        except TimeoutError:
-            raise TimeoutError(f"The language model {self.name} did not answer in time.") from None  # halves the level
-        except aiohttp.ClientConnectorCertificateError:
-            raise Transient(
-                f"The certificate of the language model {self.name} is not one that this machine trusts."
-            ) from None
-        except aiohttp.ClientConnectorError as error:
-            raise Transient(
-                f"The language model {self.name} cannot be reached at {error.host}:{error.port}: {error.strerror}."
-            ) from None
-        except (aiohttp.ClientError, OSError) as error:
-            # not its text, which may quote what was sent
-            raise Transient(f"The language model {self.name} broke off its answer ({type(error).__name__}).") from None
-        if status != 200:
-            raise failure(self.name, status, headers, content, keyed=bool(self._secret()))
-        return content
-
-    async def _read(self, response: "aiohttp.ClientResponse") -> bytes:
-        most = self._settings.answer_bytes if response.status == 200 else PIECE
-        content = bytearray()
-        async for piece in response.content.iter_chunked(PIECE):
-            content += piece
-            if len(content) > most:
-                if response.status != 200:
-                    return bytes(content[:most])
-                raise Permanent(
-                    f"The language model {self.name} answered with more than {format_size(most)}. Ask for less, lower "
-                    f"llms.{self.name}.max_tokens, or raise llms.{self.name}.answer_bytes."
-                )
-        return bytes(content)
+        most = self._settings.answer_bytes
+        answered = await self._endpoint.post(
+            self._url(),
+            body,
+            self._headers(),
+            most=most,
+            too_much=f"The language model {self.name} answered with more than {format_size(most)}. Ask for less, lower "
+            f"llms.{self.name}.max_tokens, or raise llms.{self.name}.answer_bytes.",
+        )
+        if answered.status != 200:
+            keyed = bool(self._endpoint.secret)
+            raise failure(self.name, answered.status, answered.headers, answered.content, keyed=keyed)
+        return answered.content
 
     # -- what is sent ---------------------------------------------------------------------------------------------
 
@@ -192,30 +160,12 @@ class Completer:
         return f"{url}/chat/completions"
 
     def _headers(self) -> dict[str, str]:
-        if not (secret := self._secret()):
+        if not (secret := self._endpoint.secret):
             return {}
         return {"api-key": secret} if self._settings.kind == "azure" else {"Authorization": f"Bearer {secret}"}
 
-    def _secret(self) -> str:
-        return self._settings.key.get_secret_value() if self._settings.key else ""
-
     def _price(self, reply: Reply) -> float:
         return (reply.tokens_in * self._settings.price_in + reply.tokens_out * self._settings.price_out) / 1e6
-
-    def _opened(self) -> "aiohttp.ClientSession":
-        import aiohttp
-
-        if self._session is None:
-            timeout = aiohttp.ClientTimeout(
-                total=self._settings.timeout.total_seconds(),
-                sock_connect=self._settings.connect_timeout.total_seconds(),
-            )
-            self._session = aiohttp.ClientSession(
-                timeout=timeout,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                connector=aiohttp.TCPConnector(limit=0),  # the permits of the fleet are the limit
-            )
-        return self._session
 
 
 def _repair(text: str, problems: list[str]) -> list[Message]:

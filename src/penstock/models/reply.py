@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import BadAnswer, JobFailure, Permanent, RateLimited, Transient
+from penstock.errors import BadAnswer, JobFailure, Permanent, RateLimited, Transient, Unavailable
 from penstock.models.answer import seconds
 from penstock.models.schema import misfits
 
@@ -30,6 +30,7 @@ class Reply:
     tokens_in: int
     tokens_out: int
     refused: bool = False
+    calls: bool = False  # of tools, which nobody has offered
 
 
 def read_reply(name: str, content: bytes) -> Reply:
@@ -50,6 +51,7 @@ def read_reply(name: str, content: bytes) -> Reply:
             tokens_in=_count(usage.get("prompt_tokens")),
             tokens_out=_count(usage.get("completion_tokens")),
             refused=bool(message.get("refusal")),
+            calls=bool(message.get("tool_calls") or message.get("function_call")),
         )
     except (KeyError, IndexError, TypeError, AttributeError):
         raise Transient(f"The language model {name} answered without a message.") from None
@@ -72,6 +74,11 @@ def check_ending(name: str, reply: Reply, *, whole: bool) -> None:
     """An answer that ended before it was one: `whole` when a part of it is of no use."""
     if reply.refused:
         raise Permanent(f"The language model {name} refuses to answer this request.")
+    if reply.calls:  # whoever wrote the text may have asked for it
+        raise BadAnswer(
+            f"The language model {name} wants to call a tool. It was offered none, and none was called. The text that "
+            "it was given may tell it to: look at it with `penstock dead show`, and discard the job."
+        )
     if reply.finish == "content_filter":
         raise Permanent(f"The content filter of the language model {name} does not let the answer through.")
     if reply.finish == "length" and whole:
@@ -120,7 +127,9 @@ def failure(name: str, status: int, headers: Mapping[str, str], content: bytes, 
     rest = _rest(headers)
     if status == 429 or (status == 503 and rest is not None):
         return RateLimited(f"The language model {name} asks for patience {told}.", retry_after=rest)
-    if status >= 500 or status in (408, 409, 425):
+    if status >= 500:
+        return Unavailable(f"The language model {name} failed {told}.")
+    if status in (408, 409, 425):
         return Transient(f"The language model {name} failed {told}.")
     return Permanent(f"The language model {name} does not take the request {told}. {_advice(name, status, named)}")
 

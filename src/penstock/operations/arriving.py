@@ -29,7 +29,7 @@ def _examine(row: Record, settings: Settings) -> Finding | None:
     because, said = tell_source(dict(row), settings.sources.get(row["name"]))
     if because not in NAMES:
         return None
-    command = f"penstock why {row['name']}" if because == "trouble" else WORKER
+    command = f"penstock sources check {row['name']}" if because == "trouble" else WORKER
     return Finding(NAMES[because], f"The source {row['name']} {said}", command, dict(row))
 
 

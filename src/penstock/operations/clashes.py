@@ -18,6 +18,7 @@ from penstock.settings import Settings
 sql = statements(__file__)
 
 SKEW = timedelta(seconds=2)
+CLOCKS = "date --utc +%FT%T && penstock db psql -At -c 'select penstock.now()'"
 
 
 async def examine_clashes(session: Session, settings: Settings) -> list[Finding]:
@@ -40,11 +41,10 @@ async def _examine_clock(session: Session) -> list[Finding]:
     ahead = "ahead of" if skew > timedelta(0) else "behind"
     said = (
         f"The clock of the database is {span(skew)} {ahead} that of this machine: their logs do not fit "
-        "together, and signed links "
-        "of buckets may be refused. Set the one that is wrong."
+        "together, and signed links of buckets may be refused. Penstock sets no clock: set the one that is wrong, on its "
+        "machine (with systemd: timedatectl set-ntp true). Both clocks are shown by:"
     )
-    command = "timedatectl set-ntp true  # on the machine whose clock is wrong"
-    return [Finding("clock-skew", said, command, {"seconds": skew.total_seconds()})]
+    return [Finding("clock-skew", said, CLOCKS, {"seconds": skew.total_seconds()})]
 
 
 def _examine_memory(settings: Settings) -> Iterator[Finding]:

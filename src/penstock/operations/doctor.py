@@ -41,6 +41,7 @@ from penstock.operations.jobs import (
     examine_unserved,
 )
 from penstock.operations.llms import examine_llms
+from penstock.operations.reading import examine_reading
 from penstock.operations.room import LEAST_FREE, examine_room
 from penstock.operations.schedules import examine_declared, examine_schedules
 from penstock.operations.storage import examine_blobs
@@ -71,6 +72,7 @@ async def examine(
             if not any(finding.name.startswith("schema") for finding in findings):  # its tables may not be there
                 findings += await _examine_engine(session, old_after)
                 findings += await examine_sources(session, settings)
+                findings += await examine_reading(session)
                 findings += await examine_invariants(session)
                 findings += await examine_checks(session)
                 findings += await examine_server(
@@ -92,6 +94,7 @@ async def examine_session(session: Session, settings: Settings, *, pooled: bool 
     """The part that costs no more than a few statements, on a connection that is there: for a page that is asked often."""
     return [
         *await _examine_engine(session, OLD_AFTER),
+        *await examine_sources(session, settings),
         *await examine_server(session, settings, pooled=pooled),
     ]
 

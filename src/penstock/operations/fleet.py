@@ -25,13 +25,14 @@ async def examine_lost(session: Session) -> list[Finding]:
     said = (
         f"{counted(row['lost'], 'worker')} were lost in the last hour, the last one {row['last_name']} "
         f"({row['last_why']}): they are "
-        "killed, run out of memory, or hang. Their logs say which; `penstock fleet` lists them. What they ran is run again."
+        "killed, run out of memory, or hang. Their logs say which; `penstock fleet` lists them. What they ran is run again. "
+        "When the cause is mended, say so, and only later ones are told:"
     )
-    return [Finding("workers-lost", said, "penstock fleet --gone 1h", dict(row))]
+    return [Finding("workers-lost", said, "penstock fleet --acknowledge", dict(row))]
 
 
 def direct_url() -> str:
-    return "export PENSTOCK_DATABASE_DIRECT_URL=postgresql://…  # the same database, around any pooler; then restart"
+    return "export PENSTOCK_DATABASE_DIRECT_URL='postgresql://…'  # the same database, around any pooler; then restart"
 
 
 def examine_fleet(workers: list[Record]) -> Iterator[Finding]:

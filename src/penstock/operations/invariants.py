@@ -21,6 +21,7 @@ from penstock.database import Database, Session, Statement, statements
 from penstock.documents.checks import Found, Repair, run_check
 from penstock.documents.checks.finding import begin_check, end_gone, list_open, note_found
 from penstock.engine import Context, Penstock
+from penstock.search.likeness import models_of
 from penstock.search.vectors import VectorTable
 
 sql = statements(__file__)
@@ -76,6 +77,13 @@ RULES = (
     ("members_follow_their_packet", "The members of a packet follow it.", "packets"),
     ("taken_message_has_its_document", "A message that was taken has its document.", "inbox"),
     ("waiting_message_has_a_job", "A message that waits has a job that takes it.", "inbox"),
+    ("live_memo_has_messages", "A memo that is live was made of messages that are there.", "memos"),
+    ("replaced_memo_has_its_successor", "What a memo was merged into or superseded by is there.", "memos"),
+    ("stream_counts_its_messages", "A stream is done up to a message that it has had.", "streams"),
+    ("fact_stands_in_its_page", "A fact that can be found stands in its page, to the letter.", "facts"),
+    ("fact_is_embedded", "A fact that can be found has its vector.", "facts"),
+    ("entity_is_mentioned", "An entity is mentioned by a fact.", "entities"),
+    ("facts_are_of_the_live_version", "Facts are current only of the version that search sees.", "extractions"),
     ("unpublished_is_not_live", "What waits for its points is the newest version of its document, and not live.", ""),
     ("leaving_points_are_unseen", "The points of what search sees are not removed.", ""),
 )
@@ -139,6 +147,8 @@ class Looking:
         statement: Statement = getattr(sql, self._invariant.name)
         if not self._invariant.over:
             return await statement(session)
+        if self._invariant.name == "fact_is_embedded":
+            return await _unembedded_facts(session, statement, ids)
         if self._invariant.name != "live_version_is_embedded":
             return await statement(session, ids=ids)
         rows: list[Record] = []
@@ -150,6 +160,15 @@ class Looking:
                 one.text = one.text.replace("folded_model", f'"folded_vectors_{table.model}"')
                 rows += await one(session, ids=ids, model=table.model)
         return rows
+
+
+async def _unembedded_facts(session: Session, statement: Statement, ids: list[int]) -> list[Record]:
+    rows: list[Record] = []
+    for model in await models_of(session, "facts"):
+        one = copy.copy(statement)
+        one.text = one.text.replace("facts_near_model", f'"facts_near_{model}"')
+        rows += await one(session, ids=ids, model=model)
+    return rows
 
 
 def _advise(invariant: Invariant, row: Record) -> str:

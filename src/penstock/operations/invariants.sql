@@ -35,6 +35,12 @@ select id from (
   ) as live
 ) as page where before < :chunks order by id
 
+-- name: page_streams
+select id from penstock.streams where deleted_at is null and id > :after order by id limit :most
+
+-- name: page_memos
+select id from penstock.memos where id > :after order by id limit :most
+
 -- name: page_versions
 select id from penstock.versions where id > :after order by id limit :most
 
@@ -46,6 +52,15 @@ select version_id as id from penstock.packets where version_id > :after order by
 
 -- name: page_inbox
 select id from penstock.inbox where id > :after order by id limit :most
+
+-- name: page_facts
+select id from penstock.facts where id > :after order by id limit :most
+
+-- name: page_entities
+select id from penstock.entities where id > :after order by id limit :most
+
+-- name: page_extractions
+select id from penstock.extractions where id > :after order by id limit :most
 
 -- -- jobs ----------------------------------------------------------------------------------------------------------------
 
@@ -280,6 +295,73 @@ from penstock.inbox as message
 where message.id = any (:ids::bigint[]) and message.state = 'waiting'
   and not exists (select from penstock.jobs as job where job.id = message.job_id and job.state <> 'dead')
 
+-- name: live_memo_has_messages
+-- Its messages are those of its own stream.
+select memo.id as subject, null::bigint as document,
+  format('Memo %s is %s, and no message of its stream is left that says it.', memo.id, memo.state) as said
+from penstock.memos as memo
+where memo.id = any (:ids::bigint[]) and memo.state = 'live' and not exists (
+  select from penstock.memo_messages as link
+  join penstock.messages as message on message.stream_id = link.stream_id and message.seq = link.seq
+  where link.memo_id = memo.id and link.stream_id = memo.stream_id
+)
+
+-- name: replaced_memo_has_its_successor
+-- While a deleted stream is removed in bites, one of them may be gone before the other.
+select memo.id as subject, null::bigint as document,
+  format('Memo %s is %s memo %s, which is not there.', memo.id,
+    case memo.state when 'merged' then 'merged into' else 'superseded by' end, coalesce(memo.superseded_by, memo.merged_into)) as said
+from penstock.memos as memo join penstock.streams as stream on stream.id = memo.stream_id and stream.deleted_at is null
+where memo.id = any (:ids::bigint[]) and memo.state <> 'live' and not exists (
+  select from penstock.memos as other
+  where other.id = coalesce(memo.superseded_by, memo.merged_into) and other.stream_id = memo.stream_id
+)
+
+-- name: stream_counts_its_messages
+select stream.id as subject, null::bigint as document,
+  format('Stream %s (%s) is done up to message %s and counts %s, and its newest is %s.', stream.id, stream.name, stream.done, stream.last,
+    coalesce(newest.seq, 0)) as said
+from penstock.streams as stream
+left join lateral (
+  select seq from penstock.messages where stream_id = stream.id order by seq desc limit 1
+) as newest on true
+where stream.id = any (:ids::bigint[]) and (stream.done > stream.last or newest.seq > stream.last)
+
+-- -- facts ---------------------------------------------------------------------------------------------------------------
+
+-- name: fact_stands_in_its_page
+-- No fact without its source: what can be found is in the text of its version, to the letter.
+select fact.id as subject, document.id as document,
+  format('Fact %s of document %s (%s) does not stand on page %s from %s to %s.', fact.id, document.id, document.name, fact.page, fact.start,
+    fact.stop) as said
+from penstock.facts as fact
+join penstock.extractions as extraction on extraction.id = fact.extraction_id and extraction.state = 'current'
+join penstock.documents as document on document.id = extraction.document_id and document.live_id = fact.version_id
+left join penstock.pages as page on page.version_id = fact.version_id and page.number = fact.page
+where fact.id = any (:ids::bigint[]) and substr(page.text, fact.start + 1, fact.stop - fact.start) is distinct from fact.quote
+
+-- name: fact_is_embedded
+-- For each model: invariants.py puts the name of its table in place of `facts_near_model`.
+select fact.id as subject, extraction.document_id as document,
+  format('Fact %s of document %s has no vector of the model %s.', fact.id, extraction.document_id, extraction.embedder) as said
+from penstock.facts as fact
+join penstock.extractions as extraction on extraction.id = fact.extraction_id and extraction.state = 'current' and extraction.embedder = :model
+left join penstock.facts_near_model as vector on vector.id = fact.id
+where fact.id = any (:ids::bigint[]) and vector.id is null
+
+-- name: entity_is_mentioned
+select entity.id as subject, null::bigint as document, format('Entity %s (%s, %s) is mentioned by no fact.', entity.id, entity.name, entity.type) as said
+from penstock.entities as entity
+where entity.id = any (:ids::bigint[]) and not exists (select from penstock.mentions where mentions.entity_id = entity.id)
+
+-- name: facts_are_of_the_live_version
+-- Of a deleted document they stay until it is removed, for who restores it.
+select extraction.id as subject, extraction.document_id as document,
+  format('The facts of document %s (%s) are of version %s, and search sees version %s.', document.id, document.name, extraction.version_id,
+    document.live_id) as said
+from penstock.extractions as extraction
+join penstock.documents as document on document.id = extraction.document_id and document.state <> 'deleted'
+where extraction.id = any (:ids::bigint[]) and extraction.state = 'current' and extraction.version_id is distinct from document.live_id
 -- -- another index ---------------------------------------------------------------------------------------------------------
 
 -- name: unpublished_is_not_live

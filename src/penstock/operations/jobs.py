@@ -8,7 +8,7 @@ from asyncpg import Record
 
 from penstock.engine.census import Waiting
 from penstock.engine.limits import LimitState
-from penstock.engine.wording import counted, span
+from penstock.engine.wording import counted, listed, span
 from penstock.operations.finding import START, Finding
 
 
@@ -16,9 +16,8 @@ def examine_unserved(lanes: list[Waiting]) -> Iterator[Finding]:
     unserved = [lane for lane in lanes if not (lane.open or lane.paused or lane.shut)]
     for (queue, kind), waiting in _by_kind(unserved).items():
         depth = sum(lane.depth for lane in waiting)
-        said = (
-            f"No live worker serves the kind {kind} in the queue {queue}: {counted(depth, 'ready job')} wait for one."
-        )
+        waits = f"{counted(depth, 'ready job')} {'waits' if depth == 1 else 'wait'}"
+        said = f"No live worker serves the kind {kind} in the queue {queue}: {waits} for one."
         evidence = {"queue": queue, "kind": kind, "ready": depth, "oldest": waiting[0].oldest_id}
         yield Finding("unserved-kind", said, START, evidence)
 
@@ -70,17 +69,19 @@ def examine_breakers(limits: list[LimitState]) -> Iterator[Finding]:
                 f"The breaker of {limit.name} is {limit.breaker}. Nothing that needs it runs; it closes by itself when a probe "
                 "succeeds. If the cause is mended, there is no need to wait:"
             )
-            yield Finding("breaker-open", said, f"penstock limits close {limit.name}", limit.as_json())
+            yield Finding("breaker-open", said, f"penstock limits close {shlex.quote(limit.name)}", limit.as_json())
 
 
 def examine_limits(limits: list[LimitState]) -> Iterator[Finding]:
     """No fault by itself: the dependency bears no more. Worth knowing when things are slow."""
     for limit in limits:
         if limit.opened_at is None and limit.waiting and limit.used >= limit.permits:
+            all_of_them = "The only permit" if limit.permits == 1 else f"All {limit.permits:,} permits"
             said = (
-                f"All {counted(limit.permits, 'permit')} of {limit.name} are in use, and "
-                f"{counted(limit.waiting, 'call')} wait: "
-                f"{', '.join(limit.kinds)} go no faster. If {limit.name} bears more, declare more permits and "
-                "restart the workers."
+                f"{all_of_them} of {limit.name} {'is' if limit.permits == 1 else 'are'} in use, and "
+                f"{counted(limit.waiting, 'call')} {'waits' if limit.waiting == 1 else 'wait'}: "
+                f"{listed(limit.kinds)} {'goes' if len(limit.kinds) == 1 else 'go'} no faster. If {limit.name} bears "
+                "more, give it more permits:"
             )
-            yield Finding("limit-full", said, "penstock limits", limit.as_json(), note=True)
+            command = f"penstock limits set {shlex.quote(limit.name)} {limit.permits + limit.waiting}"
+            yield Finding("limit-full", said, command, limit.as_json(), note=True)

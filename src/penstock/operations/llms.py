@@ -13,8 +13,6 @@ from penstock.pipelines.completing import KIND
 
 sql = statements(__file__)
 
-CONFIGURE = "export PENSTOCK_LLMS__MAIN__URL=https://… PENSTOCK_LLMS__MAIN__MODEL=…  # then restart the workers"
-
 
 async def examine_llms(session: Session, lanes: list[Waiting], workers: list[Record]) -> list[Finding]:
     """Jobs that cannot ask, and requests for a model that no live worker knows."""
@@ -32,6 +30,13 @@ async def examine_llms(session: Session, lanes: list[Waiting], workers: list[Rec
         parts.insert(0, f"{counted(count, 'job')}, of which job {oldest} is the oldest")
     said = (
         f"A language model is waited for, and no live worker has it in its settings: {'; '.join(parts)}. "
-        "Add a table [llms.NAME] with its url and model."
+        "Add a table [llms.NAME] with its url and model to the settings of the workers, or start one that has it:"
     )
-    return [Finding("no-llm", said, CONFIGURE, {"jobs": count, "oldest": oldest, "requests": asked})]
+    command = _start(min(asked, default="main"))
+    return [Finding("no-llm", said, command, {"jobs": count, "oldest": oldest, "requests": asked})]
+
+
+def _start(name: str) -> str:
+    """A worker with this model; `…` is the reader's to fill in. `env` takes names that a shell does not."""
+    prefix = f"PENSTOCK_LLMS__{name.upper()}__"
+    return f"env '{prefix}URL=https://…' '{prefix}MODEL=…' penstock worker"

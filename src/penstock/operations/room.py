@@ -4,6 +4,7 @@ The blob folder, the database's volume where it is on this machine, and the scra
 machine's disk say nothing before they are full. The SQL is in room.sql.
 """
 
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -17,11 +18,7 @@ sql = statements(__file__)
 
 LEAST_FREE = 256 * 2**20  # bytes, whatever the disk
 SMALL_PART, MUCH = 0.05, 20 * 2**30  # less than 5 % of a disk is little, unless that is still much
-COMMANDS = {
-    "blobs": "export PENSTOCK_BLOBS__FOLDER=/…  # on a larger disk, with the files moved there; then restart",
-    "database": "export PENSTOCK_HOME=/…  # on a larger disk, with the folder moved there while everything is stopped",
-    "scratch": "export TMPDIR=/…  # on a larger disk; then restart the workers",
-}
+NAMES = {"blobs": "documents", "database": "the database", "scratch": "the readers of documents"}
 
 
 async def examine_room(session: Session, settings: Settings, *, least_free: int = LEAST_FREE) -> list[Finding]:
@@ -31,22 +28,35 @@ async def examine_room(session: Session, settings: Settings, *, least_free: int 
     data = await sql.data_folder.value(session)
     if data:
         places["database"] = Path(data)
-    return [finding for what, folder in sorted(places.items()) for finding in _examine(what, folder, least_free)]
+    return [
+        finding for what, folder in sorted(places.items()) for finding in _examine(what, folder, settings, least_free)
+    ]
 
 
-def _examine(what: str, folder: Path, least_free: int) -> Iterator[Finding]:
+def _examine(what: str, folder: Path, settings: Settings, least_free: int) -> Iterator[Finding]:
     if what == "database" and not folder.is_dir():  # in another container, which has another disk
         return
     there = next(place for place in (folder, *folder.parents) if place.exists())
     disk = shutil.disk_usage(there)
     if disk.free >= least_free and (disk.free >= SMALL_PART * disk.total or disk.free >= MUCH):
         return
-    name = {"blobs": "documents", "database": "the database", "scratch": "the readers of documents"}[what]
     said = (
-        f"The disk of {name} is nearly full: {disk.free / 2**20:,.0f} MB of {disk.total / 2**20:,.0f} MB are "
-        f"free at {folder}. When it is "
-        "full, uploads are refused and jobs are tried again later; nothing is lost. Make room, or move it."
+        f"The disk of {NAMES[what]} is nearly full: {disk.free / 2**20:,.0f} MB of {disk.total / 2**20:,.0f} MB are "
+        f"free at {folder}. When it is full, uploads are refused and jobs are tried again later; nothing is lost. Penstock "
+        "makes no room by itself: remove what is not needed there, enlarge the disk, or use a folder of another one:"
     )
-    yield Finding(
-        "disk-full", said, COMMANDS[what], {"what": what, "folder": str(folder), "free": disk.free, "total": disk.total}
-    )
+    evidence = {"what": what, "folder": str(folder), "free": disk.free, "total": disk.total}
+    yield Finding("disk-full", said, _move(what, folder, settings), evidence)
+
+
+def _move(what: str, folder: Path, settings: Settings) -> str:
+    """To a folder `/…`, which is the reader's to choose."""
+    if what == "scratch":
+        return "export TMPDIR=/…  # on a larger disk; then restart the workers"
+    moved, place = (folder, "PENSTOCK_BLOBS__FOLDER") if what == "blobs" else (settings.home, "PENSTOCK_HOME")
+    if what == "blobs" or settings.database_url is None:
+        copy = (
+            f"cp -a {shlex.quote(str(moved))}/. /… && " if moved.exists() else ""
+        )  # it is made with the first document
+        return f"{copy}export {place}=/…  # /… is on a larger disk; while everything is stopped"
+    return f"df -h {shlex.quote(str(folder))}  # the server is not ours: its owner moves its data_directory"

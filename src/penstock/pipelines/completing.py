@@ -16,7 +16,7 @@ from typing import Any
 from penstock.engine import Call, Context, JobId, Penstock
 from penstock.engine.kinds import Handler
 from penstock.errors import BadJob, NoModel
-from penstock.models.complete import Completer, Message, Request
+from penstock.models.complete import Completer, Completion, Message, Request
 from penstock.models.schema import check_schema
 
 QUEUE = "llm"
@@ -96,6 +96,10 @@ class Completing:
         """Put a request in, with the options of `enqueue`; `QueueFull` when too many wait."""
         call = self.call(messages, llm=llm, schema=schema, max_tokens=max_tokens, temperature=temperature)
         return await self._app.enqueue(call, **options)
+
+    async def complete(self, request: Request, *, llm: str | None = None) -> Completion:
+        """Ask within another job, whose kind uses `llm_limit(name)` by itself, and whose arguments are not the prompt."""
+        return await self._completers[self.choose(llm)].complete(request)
 
     async def aclose(self) -> None:
         for completer in self._completers.values():

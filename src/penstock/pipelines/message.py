@@ -1,4 +1,4 @@
-"""Taking a message: parse → fetch → a document or a packet, which has a job of its own.
+"""Taking a message: parse → fetch → a document or a packet, which has a job of its own; or a message of a conversation.
 
 What it asks for is read by the settings of its source. The bytes are fetched without a connection, each kept as a step: who
 comes after a crash fetches only what is missing. One transaction then makes the document and ends the message. What cannot be
@@ -17,13 +17,15 @@ from asyncpg import Record
 
 from penstock.blobs import Store, Stored
 from penstock.documents import Announcer, Inbox, Intake, Upload, ensure_collection
-from penstock.documents.inbox import sql
+from penstock.documents.inbox import POISON, sql
 from penstock.documents.manifest import Manifest, Reference, read_manifest
 from penstock.documents.packet import FROM_API, Packets, Sourced, api_settings
 from penstock.documents.wish import Wish, make_wish
 from penstock.engine import Context, Penstock
-from penstock.errors import BadMessage, BodyTooLarge, NameTaken, NotFound, Permanent
+from penstock.errors import BadMessage, BodyTooLarge, NameTaken, NotFound, Permanent, Refused
 from penstock.fetch import Fetcher
+from penstock.memos.message import read_payload
+from penstock.memos.streams import post
 from penstock.settings.arriving import SourceSettings
 
 PIECE = 2**20
@@ -58,6 +60,8 @@ class Taking:
         chosen = self._settings_of(row)
         ctx.enter("parse")
         payload = json.loads(row["payload"])
+        if chosen.makes == "memo":
+            return await self._take_memo(ctx, row, payload)
         most = self._app.settings.packet.documents
         manifest = read_manifest(payload, chosen, row["message_id"], most=most)
         collection = await ensure_collection(self._app, chosen.collection, tenant=row["tenant"])
@@ -120,7 +124,7 @@ class Taking:
             await self._note_taken(tx, row, document)
         return {"document": document}
 
-    async def _note_taken(self, tx: Any, row: Record, document: int) -> None:
+    async def _note_taken(self, tx: Any, row: Record, document: int | None) -> None:
         if await sql.taken.value(tx, message=row["id"], number=row["number"], document=document) is None:
             raise BadMessage(f"The message {row['id']} came with other content meanwhile, which has a job of its own.")
         await sql.let_go.run(tx, message=row["id"])
@@ -178,6 +182,21 @@ class Taking:
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None  # its class says what becomes of the job
         return [task.result() for task in tasks]
+
+    # -- a message of a conversation ------------------------------------------------------------------------------------
+
+    async def _take_memo(self, ctx: Context, row: Record, payload: dict[str, Any]) -> dict[str, Any]:
+        """It has its place in its stream when the message ends; memos are made of it with the others there."""
+        if reason := payload.get(POISON):
+            raise BadMessage(str(reason))
+        try:
+            stream, message = read_payload(payload, row["message_id"], row["source"])
+            async with ctx.finish({"stream": stream}) as tx:
+                await post(tx, stream, [message], tenant=row["tenant"], most=self._app.settings.memos.waiting)
+                await self._note_taken(tx, row, None)
+        except Refused as error:
+            raise BadMessage(str(error)) from None
+        return {"stream": stream}
 
     # -- bytes ----------------------------------------------------------------------------------------------------------
 

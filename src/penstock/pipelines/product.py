@@ -21,13 +21,23 @@ from penstock.models import Models
 from penstock.pipelines.checking import Checking
 from penstock.pipelines.completing import QUEUE as LLM_QUEUE
 from penstock.pipelines.completing import Completing
+from penstock.pipelines.crawl import QUEUE as CRAWL_QUEUE
+from penstock.pipelines.crawl import declare_crawls
 from penstock.pipelines.document import Preparing
 from penstock.pipelines.embedding import model_limit
+from penstock.pipelines.knowledge import QUEUE as KNOWLEDGE_QUEUE
+from penstock.pipelines.knowledge import SLOTS as KNOWLEDGE_SLOTS
+from penstock.pipelines.knowledge import Extracting
+from penstock.pipelines.memo import QUEUE as MEMOS_QUEUE
+from penstock.pipelines.memo import Remembering
 from penstock.pipelines.message import Taking
 from penstock.pipelines.packet import Packing
 from penstock.pipelines.points import LIMIT as QDRANT_LIMIT
 from penstock.pipelines.points import Points
 from penstock.pipelines.reconciling import Reconciling
+from penstock.pipelines.redriving import QUEUE as REDRIVE_QUEUE
+from penstock.pipelines.redriving import SLOTS as REDRIVE_SLOTS
+from penstock.pipelines.redriving import Redriving
 from penstock.pipelines.reembedding import Reembedding
 from penstock.pipelines.reindexing import Reindexing
 from penstock.pipelines.removal import Removal
@@ -61,6 +71,7 @@ class Product:
         for name in self.settings.models:
             self.app.limit(model_limit(name), MODEL_CALLS)
         self.completing = Completing(self.app)
+        self.redriving = Redriving(self.app, self.announcer)
         limits = self.settings.limits
         self.app.job(queue=QUEUE, timeout="1h", retries=3, depth=limits.waiting)(preparing.prepare_document)
         self.app.job(queue=QUEUE, timeout="1h", retries=3)(preparing.ocr_pages)
@@ -69,6 +80,7 @@ class Product:
         self.app.job(queue=INBOX_QUEUE, timeout="1h", retries=5)(taking.take_message)
         packing = Packing(self.app, self.store, self.boxes, preparing, self.announcer)
         self.app.job(queue=QUEUE, timeout="6h", retries=3, depth=limits.waiting)(packing.prepare_packet)
+        declare_crawls(self.app, self.fetcher, self.boxes, self.intake, self.announcer)
         removal = Removal(self.app, self.store)
         self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=3)(removal.remove_documents)
         removal.remove_call = self.app.kinds["remove_documents"]
@@ -84,11 +96,18 @@ class Product:
         self.app.schedule("tidy-documents", "every 1m", self.app.kinds["tidy_documents"](), overlap="skip")
         self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(Checking(self.app, self.store).check_documents)
         self.app.schedule("check-documents", "every 5m", self.app.kinds["check_documents"](), overlap="skip")
+        self.extracting = Extracting(self.app, self.completing, self.models)
+        self.remembering = Remembering(self.app, self.completing, self.models)
+        self.trigger = self._make_trigger()
 
-        self.trigger = Trigger(self.app, UPKEEP_QUEUE) if self.settings.bus.type != "off" else None
-        if self.trigger is not None:
-            self.intake.trigger = self.trigger.note
-            self.announcer.also.append(self.trigger.committed)
+    def _make_trigger(self) -> Trigger | None:
+        """What is accepted is told to a bus, if there is one."""
+        if self.settings.bus.type == "off":
+            return None
+        trigger = Trigger(self.app, UPKEEP_QUEUE)
+        self.intake.trigger = trigger.note
+        self.announcer.also.append(trigger.committed)
+        return trigger
 
     def _add_points(self, removal: Removal) -> None:
         """What another index needs. Without one, a job that needs it waits for somebody who has it."""
@@ -118,8 +137,18 @@ class Product:
     def slots(self) -> dict[str, int]:
         """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
         documents = 4 * self.settings.extraction.children + 4
-        others = {INBOX_QUEUE: 16, UPKEEP_QUEUE: 3, MODELS_QUEUE: 1, LLM_QUEUE: self.completing.slots}
-        return {QUEUE: documents, POINTS_QUEUE: self.settings.qdrant.permits if self.qdrant else 1, **others}
+        return {
+            QUEUE: documents,
+            INBOX_QUEUE: 16,
+            UPKEEP_QUEUE: 3,
+            REDRIVE_QUEUE: REDRIVE_SLOTS,
+            MODELS_QUEUE: 1,
+            POINTS_QUEUE: self.settings.qdrant.permits if self.qdrant else 1,
+            LLM_QUEUE: self.completing.slots,
+            CRAWL_QUEUE: self.settings.crawl.at_once,
+            KNOWLEDGE_QUEUE: KNOWLEDGE_SLOTS,
+            MEMOS_QUEUE: self.settings.memos.at_once,
+        }
 
     async def __aenter__(self) -> Self:
         await self.app.__aenter__()

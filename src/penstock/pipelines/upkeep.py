@@ -16,6 +16,7 @@ from penstock.documents import (
 from penstock.documents.leaving import call_leaving
 from penstock.documents.reindexing import end_abandoned
 from penstock.engine import Context, Kind, Penstock
+from penstock.knowledge.crawl import sweep_crawls
 from penstock.models import Models
 from penstock.pipelines.removal import Removal
 from penstock.search import Index, fold, needs_folding
@@ -55,6 +56,7 @@ class Upkeep:
                 unique=f"fold {each.collection} {each.model}",
                 share="_system",
             )
+        done["crawls"] = await sweep_crawls(database)
         return done
 
     async def fold_vectors(self, ctx: Context, collection: int, model: str) -> int:

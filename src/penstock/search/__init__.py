@@ -1,7 +1,7 @@
 """The index of chunks, and the search in it."""
 
 from penstock.search.find import find
-from penstock.search.folding import Foldable, drop_vector_index, fold, is_folded, needs_folding
+from penstock.search.folding import Foldable, drop_vector_index, drop_vector_indexes, fold, is_folded, needs_folding
 from penstock.search.index import Entry, Index, Passage, searched_text
 from penstock.search.postings import take_turn
 from penstock.search.query import CollectionRef, Found, Hit, Neighbour, Query
@@ -20,6 +20,7 @@ __all__ = [
     "VectorTable",
     "check_dimensions",
     "drop_vector_index",
+    "drop_vector_indexes",
     "find",
     "fold",
     "is_folded",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from penstock.database import Database, Session, statements
 from penstock.search.postings import fold_postings, take_turn
-from penstock.search.vectors import VectorTable, open_owner, templates
+from penstock.search.vectors import VectorTable, made_models, open_owner, templates
 
 sql = statements(__file__)
 
@@ -86,6 +86,19 @@ async def drop_vector_index(
         session.terminate()
 
 
+async def drop_vector_indexes(
+    database: Database, collection: int, wanted: Callable[[Session], Awaitable[bool]]
+) -> None:
+    """All indexes of a collection, unless they are wanted. To drop one takes no time; to have a million vectors taken out of
+    it by the vacuum takes a processor for a quarter of an hour."""
+    if await database.pool.repeat(wanted):
+        return
+    for model in await database.pool.repeat(made_models):
+        index_state = VectorTable(model).statement("index_state", collection=collection)
+        if await database.pool.repeat(index_state.value) is not None:
+            await drop_vector_index(database, collection, model, wanted)
+
+
 async def _fold_vectors(database: Database, session: Session, collection: int, model: str) -> int:
     """Nothing while the tail is short enough to be read through. While an index is made, questions read all vectors."""
     extension = await templates.extension.first(session)
@@ -102,6 +115,7 @@ async def _fold_vectors(database: Database, session: Session, collection: int, m
     await session.execute(f"set statement_timeout = 0; set maintenance_work_mem = '{memory}MB'")
     await session.execute(table.statement("drop_index", collection=collection).text, timeout=BUILD_LIMIT)
     moved = await _move(database, table, collection, UNINDEXED_BITE)
+    await table.statement("vacuum_gently").run(session)
     await session.execute(table.statement("build_index", collection=collection).text, timeout=BUILD_LIMIT)
     return moved
 

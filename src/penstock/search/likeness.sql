@@ -39,7 +39,7 @@ order by embedding operator(vector_schema.<#>) :asked::text::vector_schema.halfv
 
 -- name: models_of
 select substr(relname::text, length(:prefix::text) + 1) as model from pg_class
-where relname >= :prefix::text and relname < :prefix::text || '~' and relkind = 'r' and relnamespace = 'penstock'::regnamespace
+where starts_with(relname::text, :prefix::text) and relkind = 'r' and relnamespace = 'penstock'::regnamespace
 order by relname
 
 -- name: needs_index

@@ -6,9 +6,9 @@
     assert await qdrant.count("static", versions=[7]) == 1
 
 One collection there for each embedding model. A point's number is the chunk's key (entries.py), so writing it again is the
-same again; its payload says whose it is. Every call has a deadline. Who cannot be reached, or does not let us in, is `Away`,
-which is charged to nobody; what it does not understand is `Permanent`. The client is loaded with the first call; the key is
-in the header of its requests and nowhere else.
+same again; its payload says whose it is. Every call has a deadline. Who cannot be reached, or does not let us in, is
+`Unavailable`: its breaker counts it, and no job is charged. What it does not understand is `Permanent`. The client is loaded
+with the first call; the key is in the header of its requests and nowhere else.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from penstock.errors import Away, BadSetting, JobFailure, Permanent, RateLimited, Transient
+from penstock.errors import BadSetting, JobFailure, Permanent, RateLimited, Resting, Transient, Unavailable
 from penstock.search.entries import chunk_key
 from penstock.settings.qdrant import QdrantSettings
 from penstock.telemetry import hide
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-COME_AGAIN = 2.0  # seconds, until its breaker is open and knows better
 UNCONFIGURED = 30.0  # seconds until somebody else may have been asked
 IN_TROUBLE = (408, 502, 503, 504)  # nothing that a document could be blamed for; 500 may be its fault, and is charged
 SAID_MAX = 300  # characters of what it says
@@ -264,8 +263,8 @@ class Qdrant:
         except json.JSONDecodeError:
             raise Transient("Qdrant answered with something that is no JSON, or broke off.") from None
 
-    def _away(self, what: str) -> Away:
-        return Away(f"Qdrant at {self.settings.url} {what}.", retry_after=COME_AGAIN)
+    def _away(self, what: str) -> Unavailable:
+        return Unavailable(f"Qdrant at {self.settings.url} {what}.")
 
     def _judge(self, status: int, content: bytes) -> JobFailure:
         said = _said(content)
@@ -289,7 +288,7 @@ def open_qdrant(settings: QdrantSettings) -> Qdrant | None:
 
 def no_qdrant() -> RateLimited:
     """For who needs one and has none."""
-    return Away("No Qdrant is configured here: set qdrant.url.", retry_after=UNCONFIGURED)
+    return Resting("No Qdrant is configured here: set qdrant.url.", retry_after=UNCONFIGURED)
 
 
 def _said(content: bytes) -> str:

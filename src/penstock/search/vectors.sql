@@ -190,6 +190,11 @@ select indisvalid from pg_index where indexrelid = to_regclass('penstock.folded_
 -- name: drop_index
 drop index concurrently if exists penstock.folded_model_collection_number
 
+-- name: vacuum_gently
+-- To take a vector out of an HNSW index means to mend the ways that led through it: half a millisecond each, and as much of the
+-- server's cache as questions use. At the usual pace that was four fifths of a processor for a quarter of an hour.
+alter table penstock.folded_model set (autovacuum_vacuum_cost_delay = 20)
+
 -- name: build_index
 create index concurrently folded_model_collection_number on penstock.folded_model
 using hnsw (embedding vector_schema.halfvec_ip_ops) where collection_id = collection_number

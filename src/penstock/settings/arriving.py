@@ -31,7 +31,9 @@ class SourceSettings(Section):
     type: Literal["table", "folder", "bucket", "webhook", "rabbitmq", "servicebus"] = Field(
         "folder", description="What it is."
     )
-    makes: Literal["document", "packet"] = Field("document", description="What a message becomes.")
+    makes: Literal["document", "packet", "memo"] = Field(
+        "document", description="What a message becomes; memo: a message of a conversation, of which memos are made."
+    )
     collection: str = Field("inbox", description="The collection that it becomes a part of; made if it is not there.")
     tenant: str = Field("default", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="Whose it is.")
     on_change: Literal["version", "error"] = Field(

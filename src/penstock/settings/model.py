@@ -19,7 +19,10 @@ from pydantic.fields import FieldInfo
 
 from penstock.errors import BadSetting
 from penstock.settings.arriving import NEEDED, SOURCE_NAME, BusSettings, PacketSettings, SourceSettings
+from penstock.settings.crawl import CrawlSettings
+from penstock.settings.knowledge import KnowledgeSettings, SchemaSettings, unknown_llm
 from penstock.settings.llm import LlmSettings, incomplete_llms
+from penstock.settings.memos import MemoSettings
 from penstock.settings.outside import MODEL_NAME, BlobSettings, FetchSettings, ModelSettings
 from penstock.settings.qdrant import QdrantSettings, missing_qdrant
 from penstock.settings.rates import RateSettings
@@ -238,11 +241,14 @@ class Settings(Section):
     search: SearchSettings = SearchSettings()
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     llms: dict[str, LlmSettings] = Field(default_factory=dict)
+    knowledge: KnowledgeSettings = KnowledgeSettings()
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     qdrant: QdrantSettings = QdrantSettings()
     packet: PacketSettings = PacketSettings()
+    memos: MemoSettings = MemoSettings()
     bus: BusSettings = BusSettings()
     fetch: FetchSettings = FetchSettings()
+    crawl: CrawlSettings = CrawlSettings()
     api: ApiSettings = ApiSettings()
     rates: RateSettings = RateSettings()
     log: LogSettings = LogSettings()
@@ -286,6 +292,7 @@ def _conflicts(settings: Settings, name: Callable[[str], str]) -> Iterator[str]:
             if not getattr(chosen, part):
                 yield f"{name(f'models.{key}.{part}')} is not set. The model {key} cannot be used without it."
     yield from incomplete_llms(settings.llms, name)
+    yield from unknown_llm(settings.knowledge, settings.llms, name)
     yield from missing_qdrant(settings.collections.index, settings.qdrant, name)
     yield from _incomplete_sources(settings, name)
     if embedded and settings.api.port == postgres.port != 0:
@@ -299,6 +306,11 @@ def _incomplete_sources(settings: Settings, name: Callable[[str], str]) -> Itera
         for part in NEEDED[source.type]:
             if not getattr(source, part):
                 yield f"{name(f'sources.{key}.{part}')} is not set. A {source.type} cannot be used without it."
+        if source.makes == "memo" and (source.type in {"folder", "bucket"} or source.tells):
+            yield (
+                f"{name(f'sources.{key}.makes')} is memo, which no file can become, and of which a source hears nothing. Use "
+                "another type, without mark_status and mark_error, or make documents."
+            )
     if settings.bus.type != "off" and not settings.bus.url:
         yield f"{name('bus.url')} is not set. Set it, or bus.type to off."
 
@@ -309,10 +321,14 @@ SECTIONS = {
     for name, info in Settings.model_fields.items()
     if isinstance(kind := info.annotation, type) and issubclass(kind, Section)
 }
+SECTIONS["knowledge.schema"] = SchemaSettings  # the one section in a section
 # Sections in a section, by names that people choose.
 TABLES: dict[str, type[Section]] = {"models": ModelSettings, "llms": LlmSettings, "sources": SourceSettings}
 FIELDS = {name: info for name, info in Settings.model_fields.items() if name not in {*SECTIONS, *TABLES}} | {
-    f"{key}.{name}": info for key, section in SECTIONS.items() for name, info in section.model_fields.items()
+    f"{key}.{name}": info
+    for key, section in SECTIONS.items()
+    for name, info in section.model_fields.items()
+    if info.annotation not in SECTIONS.values()
 }
 
 

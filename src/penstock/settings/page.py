@@ -31,6 +31,8 @@ def _text(value: object) -> str:
         return "not set"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dict):  # names and what they mean
+        return ", ".join(value)
     return format_duration(value) if isinstance(value, timedelta) else str(value)
 
 

@@ -94,7 +94,8 @@ def find_secrets(settings: Section) -> Iterator[str]:
                 yield from find_secrets(section)
             case dict() as table:
                 for section in table.values():
-                    yield from find_secrets(section)
+                    if isinstance(section, Section):  # else names and what they mean
+                        yield from find_secrets(section)
 
 
 def _secrets_of_address(text: str) -> Iterator[str]:

@@ -153,7 +153,7 @@ def _refusal(entry: _Entry) -> str | None:
     if entry.key in SECTIONS:
         example = entry.spell(f"{entry.key}.{next(iter(SECTIONS[entry.key].model_fields))}")
         return f"{entry.name} is a section, not a value. Set one of its keys, such as {example}."
-    if isinstance(entry.value, Mapping):
+    if isinstance(entry.value, Mapping) and get_origin(_field(entry.key).annotation) is not dict:
         return f"{entry.name} is a value, not a table. Write {entry.key.rpartition('.')[2]} = … in its place."
     return None
 

@@ -39,6 +39,7 @@ class Desk:
     inbox: Inbox
     store: Store
     findings: list[str] = field(default_factory=list)  # what is wrong though the source answers; told until it is gone
+    heard: asyncio.Event = field(default_factory=asyncio.Event)  # it has answered at least once
 
     async def position(self) -> Position:
         return await self.inbox.position(self.name)
@@ -66,6 +67,7 @@ class Desk:
     async def answered(self) -> None:
         """Say that the source is there."""
         await self.inbox.note_poll(self.name, " ".join(self.findings))
+        self.heard.set()
 
 
 class Source(Protocol):

@@ -35,6 +35,7 @@ MODULES = {
 FIRST_REST, LONGEST_REST = 1.0, 60.0  # seconds after trouble
 TOLD_AT_ONCE = 500
 QUEUE = "upkeep"
+CHECKED_WITHIN = 30.0  # seconds for the answer to a check
 
 
 class Sources:
@@ -52,6 +53,7 @@ class Sources:
         self.names = [name for name in wanted if chosen[name].type in MODULES]  # a webhook is served by the API
         self._inbox: Inbox = product.inbox
         self._open: dict[str, Source] = {}
+        self._desks: dict[str, Desk] = {}
         self._tasks: list[asyncio.Task[None]] = []
         if any(chosen[name].tells for name in self.names):
             tell = self._app.job(queue=QUEUE, timeout="10m", retries=10)(self.tell_source)
@@ -84,8 +86,41 @@ class Sources:
                 name, self._product.settings.sources[name], self._product.settings, self._inbox, self._product.store
             )
             make: Callable[[Desk], Source] = import_module(MODULES[desk.chosen.type]).open_source
-            self._open[name] = make(desk)
+            self._open[name], self._desks[name] = make(desk), desk
         return self._open[name]
+
+    async def check(self, name: str) -> None:
+        """Read it here and now until it has answered; what it brings is kept. What keeps it from it is noted and raised."""
+        if name not in self.names:
+            raise BadSetting(f"The source {name} is a webhook: it is not asked, its sender comes by itself.")
+        if await self._inbox.is_full(name):
+            raise Trouble(f"The source {name} is not read while so many of its messages wait: start another worker.")
+        try:
+            await self._hear(name)
+        except Exception as error:
+            await self._note(name, error)
+            if isinstance(error, PenstockError):
+                raise
+            raise Trouble(f"The source {name} does not answer: {mask(str(error) or type(error).__name__)}") from error
+
+    async def _hear(self, name: str) -> None:
+        source = self.open(name)
+        desk = self._desks[name]
+        asking = asyncio.create_task(source.run(), name=f"check {name}")
+        heard = asyncio.create_task(desk.heard.wait())
+        try:
+            await asyncio.wait({asking, heard}, timeout=CHECKED_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                await asking
+            if not heard.done():
+                raise Trouble(f"The source {name} did not answer within {CHECKED_WITHIN:.0f} s.")
+            if desk.findings:
+                raise Trouble(" ".join(desk.findings))
+        finally:
+            asking.cancel()
+            heard.cancel()
+            await asyncio.gather(asking, heard, return_exceptions=True)
+            await self._open.pop(name).close()
 
     async def _keep_running(self, name: str) -> None:
         rest = FIRST_REST

@@ -8,11 +8,13 @@ from penstock.pipelines import Product
 from penstock.web import (
     arriving,
     collections,
+    crawls,
     deletion,
     documents,
     downloads,
     engine,
     events,
+    facts,
     fleet,
     health,
     images,
@@ -24,6 +26,7 @@ from penstock.web import (
     search,
     sessions,
     status,
+    streams,
     uploads,
 )
 from penstock.web.access import Door, Gate, Guarded
@@ -64,7 +67,9 @@ def make_app(product: Product) -> FastAPI:
         downloads,
         images,
         packets,
+        crawls,
         search,
+        facts,
         engine,
         fleet,
         arriving,
@@ -75,6 +80,7 @@ def make_app(product: Product) -> FastAPI:
         sessions,
         health,
         inbox,
+        streams,
     ):
         app.include_router(part.routes)
     app.include_router(documents.named)

@@ -13,13 +13,13 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock.database.tenancy import everybody
-from penstock.engine import redrive
+from penstock.engine import listing, redrive
 from penstock.engine.census import waiting_lanes
 from penstock.engine.explain import explain
 from penstock.engine.queue import sql
 from penstock.errors import NotFound, NothingChanged, WrongState
 from penstock.web.caller import Admins, Caller, Reads
-from penstock.web.paging import AfterNumber, Limit, Page, cut
+from penstock.web.paging import AfterNumber, Limit, Page
 from penstock.web.parameters import Storable
 from penstock.web.problems import RESPONSES
 
@@ -110,6 +110,8 @@ class Cause(BaseModel):
     first_id: int
     last_id: int
     unwanted: bool = Field(description="Children of jobs that are over: nobody waits for them.")
+    redrive: int | None = Field(None, description="The job that gives them another chance just now.")
+    redrive_progress: dict[str, Any] | None = Field(None, description="done, total, and a note on the stage.")
 
 
 class DeadJob(BaseModel):
@@ -140,10 +142,19 @@ class Chosen(BaseModel):
 
 
 class Redrive(Chosen):
-    """Another chance for some of them: begin with one, then ten, then the rest."""
+    """Another chance for all of them: one, then ten, then the rest, until the same failure returns."""
 
-    most: int = Field(1, ge=1, le=1000, description="How many, the oldest first.")
     force: bool = Field(False, description="Also when nothing has changed since the failure.")
+
+
+class Redriving(BaseModel):
+    """The job that gives them their chance; its progress and its result tell how far it came."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    job: int | None = Field(description="Its number, for /api/jobs/{job}; null if no dead job matches.")
+    jobs: int = Field(description="How many it will try.")
+    created: bool = Field(description="False: it was under way already.")
 
 
 class Discard(Chosen):
@@ -188,17 +199,17 @@ async def list_jobs(
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[JobListed, int]:
-    """The live jobs by number."""
+    """The live jobs by number. A page may have fewer than `limit` and still have a `next`: it looks at so many at a time."""
     caller.needs_fleet()
-    wanted = {"state": state, "kind": kind, "queue": queue, "share": share}
-    rows = await caller.app.database.pool.repeat(
-        lambda session: sql.list_jobs(session, after=after, most=limit + 1, **wanted)
+    wanted = listing.Wanted(state, kind, queue, share)
+    found = await caller.app.database.pool.repeat(
+        lambda session: listing.list_jobs(session, wanted, after=after, most=limit)
     )
-    found = [
+    jobs = [
         JobListed.model_validate({**row, "progress": json.loads(row["progress"]) if row["progress"] else None})
-        for row in rows
+        for row in found.jobs
     ]
-    return cut(found, limit, lambda each: each.id)
+    return Page(items=jobs, next=found.next)
 
 
 @routes.get("/jobs/{job}")
@@ -244,7 +255,13 @@ async def list_causes(caller: Reads, limit: Limit = 100) -> list[Cause]:
     """Why jobs have died, the most frequent first."""
     caller.needs_fleet()
     rows = await caller.app.database.pool.repeat(lambda session: sql.dead_by_cause(session, most=limit))
-    return [Cause.model_validate(dict(row)) for row in rows]
+    keys = {redrive.Selection(fingerprint=row["fingerprint"]).key: row["fingerprint"] for row in rows}
+    under_way = await caller.app.database.pool.repeat(lambda session: sql.redrives_of(session, keys=list(keys)))
+    redrives = {
+        keys[row["key"]]: {"redrive": row["id"], "redrive_progress": json.loads(row["progress"] or "null")}
+        for row in under_way
+    }
+    return [Cause.model_validate({**row, **redrives.get(row["fingerprint"], {})}) for row in rows]
 
 
 @routes.get("/dead/{fingerprint}")
@@ -260,16 +277,16 @@ async def list_dead(caller: Reads, fingerprint: str, limit: Limit = 100) -> list
 
 
 @routes.post("/dead/redrive", status_code=202)
-async def redrive_jobs(caller: Admins, wish: Redrive) -> Numbers:
-    """Make some of them ready, and do not wait for their end: whether the same failure returns, the next look shows."""
+async def redrive_jobs(caller: Admins, wish: Redrive) -> Redriving:
+    """Leave it to a job, which tries one, then ten, then the rest, and stops when the same failure returns."""
     caller.needs_fleet()
     try:
         with everybody():
-            done = await redrive.redrive_some(caller.app.database, wish.selection, most=wish.most, force=wish.force)
+            started = await caller.product.redriving.start(wish.selection, force=wish.force)
     except NothingChanged as error:
         raise WrongState(str(error).replace("--force", "force")) from None
     caller.product.announcer.tell()
-    return Numbers(jobs=done)
+    return Redriving.model_validate(started)
 
 
 @routes.post("/dead/discard", status_code=202)

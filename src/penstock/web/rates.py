@@ -25,7 +25,7 @@ BURST = 2  # times the number of a rate may come at once
 MOST_CALLERS = 10_000  # whose buckets are remembered, for each rate
 GUESS = 10  # requests that one with a wrong key counts for
 FREE = ("/health/", "/metrics")
-SEARCH = ("/api/search", "/search")  # the page asks the same
+SEARCH = ("/api/search", "/api/facts/search", "/search")  # the page asks the same
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 NOUNS = {"search": "searches", "read": "requests that read", "write": "requests that write"}
 

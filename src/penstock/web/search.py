@@ -77,7 +77,7 @@ async def find(  # noqa: PLR0913  a parameter of the request is an argument
     neighbours: Annotated[int, Query(ge=0, le=10, description="Passages before and behind each hit.")] = 0,
 ) -> FoundShown:
     """The passages that answer best, from all collections or from some."""
-    chosen = await _choose(caller, collection)
+    chosen = await choose(caller, collection)
     found = await search.find(
         caller.app.database,
         caller.product.models,
@@ -102,7 +102,8 @@ async def find(  # noqa: PLR0913  a parameter of the request is an argument
     return FoundShown(hits=hits, more=found.more, took_ms=took, fallback=found.fallback or None)
 
 
-async def _choose(caller: Caller, names: list[str] | None) -> list[Collection]:
+async def choose(caller: Caller, names: list[str] | None) -> list[Collection]:
+    """Those of these names, or all that the caller may see."""
     if not names:
         return await caller.collections()
     found = [await find_collection(caller.app, name, tenant=caller.tenant) for name in dict.fromkeys(names)]

@@ -6,12 +6,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.client._async.collections import AsyncCollections
+from penstock.client._async.crawls import AsyncCrawls
 from penstock.client._async.documents import AsyncDocuments
+from penstock.client._async.facts import AsyncFacts
 from penstock.client._async.fleet import AsyncFleet
 from penstock.client._async.inbox import AsyncInbox
 from penstock.client._async.jobs import AsyncJobs
 from penstock.client._async.keys import AsyncKeys
 from penstock.client._async.packets import AsyncPackets
+from penstock.client._async.streams import AsyncStreams
 from penstock.client._async.wire import AsyncWire
 from penstock.client.address import Address
 from penstock.client.decoding import decode
@@ -43,10 +46,13 @@ class AsyncClient:
         self.collections = AsyncCollections(self._wire)
         self.documents = AsyncDocuments(self._wire)
         self.packets = AsyncPackets(self._wire)
+        self.crawls = AsyncCrawls(self._wire)
+        self.facts = AsyncFacts(self._wire)
         self.jobs = AsyncJobs(self._wire)
         self.keys = AsyncKeys(self._wire)
         self.fleet = AsyncFleet(self._wire)
         self.inbox = AsyncInbox(self._wire)
+        self.streams = AsyncStreams(self._wire)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._wire.address.url!r})"

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from penstock.client._async.wire import AsyncWire
 from penstock.client.decoding import decode, decode_list
-from penstock.client.fleet_results import Cause, Changed, DeadJob, Job, Lane, Pause
+from penstock.client.fleet_results import Cause, Changed, DeadJob, Job, Lane, Pause, Redriving
 from penstock.client.results import Why
 
 
@@ -62,12 +62,11 @@ class AsyncJobs:
         fingerprint: str | None = None,
         kind: str | None = None,
         ids: Sequence[int] = (),
-        most: int = 1,
         force: bool = False,
-    ) -> Changed:
-        """Another chance for the oldest of them; it does not wait for their end."""
-        wish = {"ids": [*ids], "fingerprint": fingerprint, "kind": kind, "most": most, "force": force}
-        return decode(Changed, await self._wire.ask("POST", "/api/dead/redrive", body=wish))
+    ) -> Redriving:
+        """Have a job give them another chance: one, then ten, then all, until the same failure returns. It does not wait."""
+        wish = {"ids": [*ids], "fingerprint": fingerprint, "kind": kind, "force": force}
+        return decode(Redriving, await self._wire.ask("POST", "/api/dead/redrive", body=wish))
 
     async def discard(
         self, *, reason: str, fingerprint: str | None = None, kind: str | None = None, ids: Sequence[int] = ()

@@ -7,12 +7,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.client._sync.collections import Collections
+from penstock.client._sync.crawls import Crawls
 from penstock.client._sync.documents import Documents
+from penstock.client._sync.facts import Facts
 from penstock.client._sync.fleet import Fleet
 from penstock.client._sync.inbox import Inbox
 from penstock.client._sync.jobs import Jobs
 from penstock.client._sync.keys import Keys
 from penstock.client._sync.packets import Packets
+from penstock.client._sync.streams import Streams
 from penstock.client._sync.wire import Wire
 from penstock.client.address import Address
 from penstock.client.decoding import decode
@@ -44,10 +47,13 @@ class Client:
         self.collections = Collections(self._wire)
         self.documents = Documents(self._wire)
         self.packets = Packets(self._wire)
+        self.crawls = Crawls(self._wire)
+        self.facts = Facts(self._wire)
         self.jobs = Jobs(self._wire)
         self.keys = Keys(self._wire)
         self.fleet = Fleet(self._wire)
         self.inbox = Inbox(self._wire)
+        self.streams = Streams(self._wire)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._wire.address.url!r})"

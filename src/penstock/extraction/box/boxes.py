@@ -29,6 +29,8 @@ TASKS = {
     "convert": "penstock.extraction.paper.convert:convert",
     "merge": "penstock.extraction.paper.merge:merge",
     "draw": "penstock.extraction.paper.draw:draw",
+    "links": "penstock.extraction.plain.links:links",
+    "sitemap": "penstock.extraction.plain.sitemap:sitemap",
 }
 STOPS = "The worker stops."
 READER, OCR = "reader", "ocr"

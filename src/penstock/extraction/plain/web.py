@@ -65,7 +65,7 @@ def declared_charset(raw: bytes) -> str:
 
 def write_html(text: str, draft: Draft) -> str:
     """Write a page's text; gives its title."""
-    if nesting(text) > DEEPEST or _crowded(text):
+    if nesting(text) > DEEPEST or crowded(text):
         draft.paragraph(strip_tags(text))
         return ""
     from selectolax.lexbor import LexborHTMLParser
@@ -92,7 +92,7 @@ def nesting(text: str) -> int:
     return deepest
 
 
-def _crowded(text: str) -> bool:
+def crowded(text: str) -> bool:
     """A tag with thousands of attributes: each is compared with all others."""
     return any(len(_ATTRIBUTE.findall(tag[0])) > _MOST_ATTRIBUTES for tag in _LONG_TAG.finditer(text))
 

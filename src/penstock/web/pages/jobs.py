@@ -66,15 +66,10 @@ async def resume(caller: Admins, what: Annotated[engine.What, Form()], name: Nee
 
 
 @routes.post("/redrive", response_class=Response)
-async def redrive(
-    caller: Admins,
-    fingerprint: Needed,
-    most: Annotated[int, Form(ge=1, le=1000)] = 1,
-    force: Annotated[bool, Form()] = False,
-) -> Response:
-    """Another chance, in stages."""
-    done = await engine.redrive_jobs(caller, engine.Redrive(fingerprint=fingerprint, most=most, force=force))
-    return back("/jobs", "redriven" if done.jobs else "nothing")
+async def redrive(caller: Admins, fingerprint: Needed, force: Annotated[bool, Form()] = False) -> Response:
+    """Another chance, in stages: the page of the job that gives it shows how far it is."""
+    started = await engine.redrive_jobs(caller, engine.Redrive(fingerprint=fingerprint, force=force))
+    return back("/jobs", "nothing") if started.job is None else back(f"/jobs/{started.job}", "redriven")
 
 
 @routes.post("/discard", response_class=Response)

@@ -90,6 +90,7 @@ def templates() -> Environment:
         type=kind,
         pretty=pretty,
         reason=reason,
+        prose=prose,
         cause=cause,
     )
     made.globals.update(asset=address_of, counted=counted, query=query, version=__version__, charts=charts)
@@ -97,6 +98,16 @@ def templates() -> Environment:
 
 
 # -- words ----------------------------------------------------------------------------------------------------------
+
+
+def prose(sentence: str) -> Markup:
+    """A sentence whose commands stand between backticks; whatever else is in it stays text."""
+    parts = sentence.split("`")
+    if len(parts) % 2 == 0:  # one without its partner is a character
+        parts[-2:] = ["`".join(parts[-2:])]
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else part for place, part in enumerate(parts)
+    )
 
 
 def number(value: int | None) -> str:

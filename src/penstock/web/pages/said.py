@@ -10,7 +10,7 @@ SAID = {
     "bulk-deleted": "Deleted. Search does not find them any more.",
     "paused": "Paused. What runs goes on; nothing new is claimed.",
     "resumed": "It goes on.",
-    "redriven": "They have another chance. Watch whether the same failure returns.",
+    "redriven": "They have another chance: one, then ten, then all. It stops when the same failure returns.",
     "discarded": "Given up. The history keeps the reason.",
     "run": "A job of it is in the queue.",
     "removed": "Removed.",

@@ -1,0 +1,90 @@
+"""`penstock memos`: what was worth remembering of conversations, or what of it answers a question."""
+
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from penstock.cli.asking import Json, ask, console, print_json, shortened
+
+if TYPE_CHECKING:
+    from penstock.engine import Penstock
+    from penstock.memos import Shown
+    from penstock.pipelines import Product
+
+
+def memos(
+    stream: Annotated[str | None, typer.Argument(metavar="[STREAM]", help="Only of this one.")] = None,
+    question: Annotated[
+        str | None, typer.Option("--search", metavar="QUESTION", help="Those that answer best.")
+    ] = None,
+    hits: Annotated[int, typer.Option("-k", min=1, max=100, help="At most this many answers.")] = 10,
+    every: Annotated[bool, typer.Option("--all", help="Also those that were merged or superseded.")] = False,
+    after: Annotated[int, typer.Option(help="Without a question: only memos with a larger number.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Without a question: at most this many.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List memos by number, or find those that answer a question."""
+    if question is not None and question.strip():
+        from penstock.cli.opening import ask_product
+
+        found = ask_product(partial(_find, question=question, stream=stream, hits=hits, every=every))
+    else:
+        found = ask(partial(_list, stream=stream, after=after, limit=limit, every=every))
+    if as_json:
+        print_json({"memos": [asdict(each) for each in found]})
+        return
+    if not found:
+        typer.echo("There is no such memo.")
+    for each in found:
+        print_memo(each)
+
+
+async def _list(penstock: "Penstock", stream: str | None, after: int, limit: int, *, every: bool) -> "list[Shown]":
+    from penstock.memos import list_memos
+
+    tenant = penstock.settings.tenant
+    number = await _number(penstock, stream)
+    return await penstock.database.pool.repeat(
+        partial(list_memos, tenant=tenant, stream=number, after=after, most=limit, every=every)
+    )
+
+
+async def _find(product: "Product", question: str, stream: str | None, hits: int, *, every: bool) -> "list[Shown]":
+    from penstock.memos import Question, find_memos
+
+    asked = Question(question, product.settings.tenant, await _number(product.app, stream), hits, every)
+    return await find_memos(product.app.database, product.models, asked, product.settings.memos)
+
+
+async def _number(penstock: "Penstock", stream: str | None) -> int | None:
+    from penstock.memos import find_stream
+
+    if stream is None:
+        return None
+    found = await penstock.database.pool.repeat(partial(find_stream, name=stream, tenant=penstock.settings.tenant))
+    return found.id
+
+
+def print_memo(memo: "Shown") -> None:
+    """What it says, then where it is from."""
+    console().print(Text(f"{memo.id}. ").append(_one_line(memo.text), style="bold"))
+    about = f"   {memo.kind}, {memo.confidence:.2f}, in {memo.stream}"
+    if memo.merged_into is not None:
+        about += f"; merged into {memo.merged_into}"
+    if memo.superseded_by is not None:
+        about += f"; superseded by {memo.superseded_by}"
+    console().print(Text(about, style="dim"))
+    for message in memo.messages:
+        console().print(Text(f"   {_origin(message)}: {shortened(_one_line(message['text']), 100)}", style="dim"))
+
+
+def _origin(message: dict[str, Any]) -> str:
+    return f"{message['number']} {message['author']}".strip()
+
+
+def _one_line(text: str) -> str:
+    """What somebody has written is no business of the terminal."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())

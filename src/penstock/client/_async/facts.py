@@ -1,0 +1,55 @@
+"""`client.facts`: what documents say, as a language model has read it."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from penstock.client._async.wire import AsyncWire
+from penstock.client.decoding import decode
+from penstock.client.fact_results import Entity, Extraction, Fact, FoundFacts
+
+
+class AsyncFacts:
+    """Facts of documents and collections."""
+
+    def __init__(self, wire: AsyncWire) -> None:
+        self._wire = wire
+
+    async def search(
+        self, question: str, *, collection: str | Sequence[str] | None = None, k: int = 10, offset: int = 0
+    ) -> FoundFacts:
+        """The facts that answer best, each with its quote and the passage around it."""
+        wish = {
+            "q": question,
+            "collection": collection if collection is None or isinstance(collection, str) else list(collection),
+            "k": k,
+            "offset": offset,
+        }
+        return decode(FoundFacts, await self._wire.ask("GET", "/api/facts/search", query=wish))
+
+    def list(self, document: int, *, page: int = 100) -> AsyncIterator[Fact]:
+        """What was read in a document."""
+        return self._wire.pages("GET", "/api/documents/{id}/facts", Fact, at={"id": document}, query={"limit": page})
+
+    def entities(self, collection: str, *, type: str | None = None, page: int = 100) -> AsyncIterator[Entity]:  # noqa: A002
+        """The things that the facts of a collection are about."""
+        return self._wire.pages(
+            "GET",
+            "/api/collections/{collection}/entities",
+            Entity,
+            at={"collection": collection},
+            query={"type": type, "limit": page},
+        )
+
+    async def extract(self, collection: str, *, again: bool = False, keep: bool | None = None) -> Extraction:
+        """Have documents read; `keep`: new ones, too, from now on. Unavailable if the server has no language model."""
+        asked = await self._wire.ask(
+            "POST",
+            "/api/collections/{collection}/extract",
+            at={"collection": collection},
+            body={"again": again, "keep": keep},
+        )
+        return decode(Extraction, asked)
+
+    async def status(self, collection: str) -> Extraction:
+        """How far a collection is."""
+        shown = await self._wire.ask("GET", "/api/collections/{collection}/extraction", at={"collection": collection})
+        return decode(Extraction, shown)

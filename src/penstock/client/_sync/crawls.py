@@ -1,0 +1,51 @@
+# Made from ../_async/crawls.py by `python -m tests.client.unasync`: change that one.
+"""`client.crawls`: web sites that are taken into collections."""
+
+from collections.abc import Iterator, Sequence
+
+from penstock.client._sync.wire import Wire
+from penstock.client.decoding import decode
+from penstock.client.results import BegunCrawl, Crawl, CrawlPage, Why
+
+
+class Crawls:
+    """Crawls by number."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def begin(
+        self,
+        url: str,
+        collection: str,
+        *,
+        depth: int | None = None,
+        max_pages: int | None = None,
+        hosts: Sequence[str] = (),
+    ) -> BegunCrawl:
+        """Begin a crawl; the same one again, while it runs, is that one."""
+        wish = {"url": url, "collection": collection, "depth": depth, "max_pages": max_pages, "hosts": list(hosts)}
+        begun = self._wire.ask("POST", "/api/crawls", body=wish, again=True)
+        return decode(BegunCrawl, begun)
+
+    def list(self, *, collection: str | None = None, state: str | None = None, page: int = 100) -> Iterator[Crawl]:
+        """Crawls by number; states: running, done, failed, stopped."""
+        wish = {"collection": collection, "state": state, "limit": page}
+        return self._wire.pages("GET", "/api/crawls", Crawl, query=wish)
+
+    def show(self, id: int) -> Crawl:  # noqa: A002
+        """One crawl, with its pages counted."""
+        return decode(Crawl, self._wire.ask("GET", "/api/crawls/{id}", at={"id": id}))
+
+    def pages(self, id: int, *, state: str | None = None, page: int = 100) -> Iterator[CrawlPage]:  # noqa: A002
+        """Its pages in the order in which they were found; states: waiting, kept, skipped, failed."""
+        wish = {"state": state, "limit": page}
+        return self._wire.pages("GET", "/api/crawls/{id}/pages", CrawlPage, at={"id": id}, query=wish)
+
+    def why(self, id: int) -> Why:  # noqa: A002
+        """Why it is where it is: one sentence, and the evidence."""
+        return decode(Why, self._wire.ask("GET", "/api/crawls/{id}/why", at={"id": id}))
+
+    def stop(self, id: int) -> Crawl:  # noqa: A002
+        """Stop it; what it has taken stays."""
+        return decode(Crawl, self._wire.ask("POST", "/api/crawls/{id}/stop", at={"id": id}))

@@ -1,0 +1,1 @@
+"""Knowledge from web pages and documents: crawls of sites, and what their text says."""

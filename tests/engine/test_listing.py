@@ -1,0 +1,55 @@
+"""Lists of live jobs: the same whichever way they are found, and never longer than a bounded look."""
+
+import pytest
+
+from penstock.engine import listing
+from penstock.engine.listing import Wanted, list_jobs
+from tests.engine.conftest import Shop
+
+# Every seventh is dead, every eleventh of the rest is later, and the last ones run; two kinds.
+FILL = """
+insert into penstock.jobs (id, lane, state, suspect, args, run_at, worker_id, claimed_at, waits_for, error, fingerprint)
+select n, 1 + n % 2, state, state = 'ready' and n % 5 = 0, '{}', case state when 'later' then now() end,
+  case state when 'running' then 1 end, case state when 'running' then now() end, case state when 'waiting' then 1 end,
+  case state when 'dead' then '{"message": "boom"}'::json end, case state when 'dead' then 'f' || n % 3 end
+from (
+  select n, case when n % 7 = 0 then 'dead' when n % 11 = 0 then 'later' when n > 190 then 'running'
+    when n % 13 = 0 then 'waiting' else 'ready' end::penstock.job_state as state
+  from generate_series(1, 200) as n
+) as made
+"""
+
+
+async def walk(shop: Shop, wanted: Wanted, most: int = 7) -> list[int]:
+    """All pages of a list."""
+    found: list[int] = []
+    after: int | None = 0
+    while after is not None:
+        async with shop.database.pool.session() as session:
+            page = await list_jobs(session, wanted, after=after, most=most)
+        assert len(page.jobs) <= most
+        assert page.next is None or page.next > after, "it goes on"
+        found += [row["id"] for row in page.jobs]
+        after = page.next
+    return found
+
+
+@pytest.mark.parametrize(("few", "window"), [(2_000, 50_000), (3, 20), (3, 50_000)])
+async def test_all_ways_find_the_same(shop: Shop, monkeypatch: pytest.MonkeyPatch, few: int, window: int) -> None:
+    monkeypatch.setattr(listing, "FEW", few)
+    monkeypatch.setattr(listing, "WINDOW", window)
+    for name in ("greet", "read"):
+        await shop.run("insert into penstock.lanes (queue, kind, share) values ('default', $1, 'default')", name)
+    [first] = await shop.run("select min(id) as id from penstock.lanes")
+    await shop.run(FILL.replace("1 + n % 2", f"{first['id']} + n % 2"))
+    for state in (None, "ready", "later", "running", "waiting", "dead"):
+        for kind in (None, "greet", "read", "nothing"):
+            rows = await shop.run(
+                "select jobs.id from penstock.jobs join penstock.lanes on lanes.id = lane "
+                "where ($1::text is null or state::text = $1) and ($2::text is null or kind = $2) order by 1",
+                state,
+                kind,
+            )
+            assert await walk(shop, Wanted(state, kind)) == [row["id"] for row in rows], (state, kind)
+    assert await walk(shop, Wanted(queue="default", share="default"), most=50) == list(range(1, 201))
+    assert await walk(shop, Wanted("dead", queue="other")) == []

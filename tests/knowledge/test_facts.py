@@ -1,0 +1,201 @@
+"""Facts as people and programs see them: written in savepoints, found by words and meaning, by command, API and client."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.access import create_key
+from penstock.client import AsyncClient, NotFound, Unavailable
+from penstock.database.pool import PoolState
+from penstock.documents import create_collection
+from penstock.knowledge import extraction, facts
+from penstock.knowledge.extraction import Source
+from penstock.knowledge.finding import Question, find_facts
+from penstock.knowledge.quotes import Place
+from penstock.knowledge.reading import Fact, Thing
+from penstock.operations import examine
+from penstock.search import CollectionRef
+from penstock.search.likeness import Likeness
+from penstock.settings import DatabaseUrl
+from penstock.web import make_app
+from tests.knowledge.conftest import Study, studying
+from tests.knowledge.reader import LETTER, reads
+from tests.models.chat import Chat, answers, slow
+from tests.processes import start
+from tests.web.serving import serving
+
+
+def made(number: int, **other: Any) -> Fact:
+    place = Place(1, 0, 9, LETTER[:9])
+    thing = Thing(f"Thing {number}", "product", f"thing {number}")
+    usual: dict[str, Any] = {"statement": f"Statement {number}.", "place": place, "kind": "statement"}
+    return Fact(**(usual | {"confidence": 0.5, "things": [(thing, "about")]} | other))
+
+
+async def test_what_cannot_be_written_takes_nothing_with_it(study: Study) -> None:
+    """Three windows in one transaction, the second of which the database refuses."""
+    document = await study.add("letter.txt", LETTER)
+    vectors = await study.product.models.open("static").embed(["a statement"])
+    await Likeness("facts", "static").prepare(study.product.app.database, vectors.shape[1])
+    [row] = await study.rows("select live_id, collection_id from penstock.documents")
+    source = Source(document.id, row["live_id"], "default", row["collection_id"], "english", "static")
+    batches = [
+        facts.Batch(0, 0, [made(1)], vectors),
+        facts.Batch(1, 1, [made(2, statement="x" * 1001)], vectors),
+        facts.Batch(2, 2, [made(3)], vectors),
+        facts.Batch(3, 3, [made(4, statement="nul \0")], vectors),
+    ]
+    async with study.product.app.database.pool.transaction() as tx:
+        number = await extraction.begin(tx, source, "plan", "main", 1)
+        assert number is not None
+        refused = await facts.stage(tx, source, number, batches)
+    assert refused == {1: "CheckViolationError", 3: "CharacterNotInRepertoireError"}
+    kept = await study.rows("select statement from penstock.facts order by id")
+    assert [row["statement"] for row in kept] == ["Statement 1.", "Statement 3."]
+    assert [row["name"] for row in await study.rows("select name from penstock.entities order by 1")] == [
+        "Thing 1",
+        "Thing 3",
+    ]
+    assert await study.count('"facts_near_static"') == 2
+    assert await study.facts(document.id) == [], "nobody sees what is staged"
+    assert (await study.find("Statement")).hits == []
+    await study.tidy()  # the job that staged it is not there
+    assert [await study.count(table) for table in ("facts", "entities", "extractions")] == [0, 0, 0]
+
+
+async def test_no_connection_is_held_while_the_model_thinks(
+    database_url: DatabaseUrl, tmp_path: Path, chat: Chat
+) -> None:
+    text = "\n\n".join(f"The gate number {n} is {n} m wide, and stands beside the others." * 8 for n in range(20))
+    seen: list[PoolState] = []
+    async with studying(database_url, tmp_path, chat, knowledge={"window": 500}) as study:
+        await study.add("long.txt", text)
+        chat.usual = slow(0.3, json.dumps({"entities": [], "facts": [], "relations": []}))
+        chat.entered = lambda: seen.append(study.product.app.database.pool.state) if chat.inside >= 8 else None
+        [done] = await study.extract()
+    assert done["windows"] >= 20
+    assert chat.most == 8, "as many as there are permits"
+    assert seen
+    assert max(state.used for state in seen) <= 3, seen  # the claim, the settler, this test's own look
+    assert max(state.waiting for state in seen) == 0
+
+
+async def test_both_words_and_meaning_find_and_pages_fit_together(study: Study) -> None:
+    text = " ".join(f"The gate number {n} is {n} m wide." for n in range(30)) + " The turbine turns slowly."
+    await study.add("gates.txt", text)
+    await study.extract()
+    first, second = (
+        await study.find("how wide is a gate", k=10),
+        await study.find("how wide is a gate", k=10, offset=10),
+    )
+    assert first.more
+    ids = [hit.fact.id for hit in [*first.hits, *second.hits]]
+    assert len(set(ids)) == 20
+    assert [hit.score for hit in first.hits] == sorted((hit.score for hit in first.hits), reverse=True)
+    assert (await study.find("turbines that turned")).hits[0].fact.statement == "The turbine turns slowly.", "endings"
+    for nothing in ("", "  ", "\u200b", "&|!:*()<->"):
+        await study.find(nothing)  # and is no error
+    assert (await study.find("what does the rotor do")).hits, "a word that is not there still has a meaning"
+
+
+async def test_each_tenant_and_collection_has_its_own(study: Study) -> None:
+    await study.add("letter.txt", LETTER)
+    await study.extract()
+    app = study.product.app
+    other = await create_collection(app, "papers", tenant="rival")
+    ref = CollectionRef(other.id, other.model, other.search_language)
+    assert (await find_facts(app.database, study.product.models, Question("runner", [ref]))).hits == []
+    async with serving(make_app(study.product)) as port:
+        key = await create_key(app.database, name="r", tenant="rival", scopes=["admin"])
+        assert key.key is not None
+        async with AsyncClient(f"http://127.0.0.1:{port}", key=key.key.text) as rival:
+            assert (await rival.facts.search("runner")).hits == []
+            assert [each async for each in rival.facts.entities("papers")] == []
+            [row] = await study.rows("select id from penstock.documents")
+            with pytest.raises(NotFound):
+                await anext(aiter(rival.facts.list(row["id"])))
+
+
+async def test_by_the_api_and_its_client(study: Study) -> None:
+    document = await study.add("letter.txt", LETTER)
+    async with (
+        serving(make_app(study.product)) as port,
+        AsyncClient(f"http://127.0.0.1:{port}", tries=1) as client,
+    ):
+        asked = await client.facts.extract("papers", keep=True)
+        assert (asked.asked, asked.keeps, asked.documents) == (1, True, 1)
+        await study.extract()
+        status = await client.facts.status("papers")
+        assert (status.extracted, status.partial, status.keeps, status.rejected) == (1, 0, True, 1)
+        found = await client.facts.search("when was the runner replaced", collection="papers", k=3)
+        hit = found.hits[0]
+        assert (hit.statement, hit.name) == ("The runner was replaced in 2019.", "letter.txt")
+        assert hit.quote in hit.passage
+        assert hit.score > 0
+        listed = [fact async for fact in client.facts.list(document.id, page=2)]
+        assert len(listed) == status.facts
+        names = {entity.name async for entity in client.facts.entities("papers", type="person")}
+        assert names == {"Ada Byron"}
+        with pytest.raises(NotFound):
+            await client.facts.extract("nothing")
+
+
+async def test_without_a_model_the_api_says_503(database_url: DatabaseUrl, tmp_path: Path) -> None:
+    async with (
+        studying(database_url, tmp_path, None) as poor,
+        serving(make_app(poor.product)) as port,
+        AsyncClient(f"http://127.0.0.1:{port}", tries=1) as client,
+    ):
+        with pytest.raises(Unavailable, match="No language model is configured"):
+            await client.facts.extract("papers")
+        assert (await client.facts.search("anything")).hits == []
+
+
+async def command(study: Study, *arguments: str, code: int = 0) -> str:
+    settings = study.product.settings
+    assert settings.database_url is not None
+    environ = {"PENSTOCK_DATABASE_URL": settings.database_url.reveal(), "PENSTOCK_HOME": str(settings.home)}
+    for name, llm in settings.llms.items():
+        environ |= {f"PENSTOCK_LLMS__{name.upper()}__URL": llm.url, f"PENSTOCK_LLMS__{name.upper()}__MODEL": llm.model}
+    async with start("-m", "penstock", *arguments, environ=environ) as program:
+        assert await program.end(40) == code, program.printed
+        return program.printed
+
+
+async def test_by_command(study: Study) -> None:
+    document = await study.add("letter.txt", LETTER)
+    study.chat.next.append(answers("not JSON"))
+    study.chat.next.append(answers("not JSON either"))
+    said = await command(study, "extract", "papers", code=1)
+    assert "0 of 1 document read: 0 facts from 0 windows, 0 rejected." in said
+    assert "1 document could not be read" in said
+    said = await command(study, "extract", "papers")
+    assert "1 of 1 document read" in said
+    assert "1 rejected" in said
+    assert "The runner was replaced in 2019." in await command(study, "facts", str(document.id))
+    said = await command(study, "search", "--facts", "when was the runner replaced")
+    assert said.startswith("1. The runner was replaced in 2019.")
+    assert "letter.txt, page 1" in said
+    told = json.loads(await command(study, "search", "--facts", "--json", "-k", "1", "runner"))
+    assert told["hits"][0]["quote"] == "The runner was replaced in 2019."
+    told = json.loads(await command(study, "extract", "papers", "--again", "--no-wait", "--json"))
+    assert told["asked"] == 1
+    assert "No fact was found" in await command(study, "search", "--facts", "-c", "papers", " ")
+
+
+async def test_the_doctor_tells_of_documents_that_were_read_in_part(
+    database_url: DatabaseUrl, tmp_path: Path, chat: Chat
+) -> None:
+    async def partly(request: Any, asked: dict[str, Any]) -> Any:
+        wrong = "part 3" in asked["messages"][1]["content"]
+        return await (answers("no") if wrong else reads)(request, asked)
+
+    chat.usual = partly
+    async with studying(database_url, tmp_path, chat, knowledge={"window": 500}) as study:
+        await study.add("a.txt", "\n\n".join(f"This is part {n}. {'It is long. ' * 35}" for n in range(6)))
+        await study.extract()
+        [finding] = [each for each in await examine(study.product.settings) if each.name == "facts-partial"]
+        assert finding.sentence.startswith("1 document of the collection papers was read only in part")
+        assert finding.command == "penstock extract papers"

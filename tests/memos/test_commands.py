@@ -1,0 +1,38 @@
+"""`penstock streams` and `penstock memos`, as people run them."""
+
+from pathlib import Path
+
+from penstock.settings import DatabaseUrl
+from tests.memos.keeper import Keeper, memo, product_of, read, say, working
+from tests.models.chat import refuses
+from tests.processes import penstock
+
+
+async def test_what_is_there_and_what_failed(database_url: DatabaseUrl, tmp_path: Path, keeper: Keeper) -> None:
+    environ = {"PENSTOCK_DATABASE_URL": database_url.reveal(), "PENSTOCK_HOME": str(tmp_path)}
+    assert await penstock("streams", **environ) == (
+        0,
+        "There is no stream: POST /api/streams/NAME/messages makes one.\n",
+    )
+    keeper.judge = lambda older, newer: "contradicts"
+    keeper.find = lambda lines: [memo(line) for line in lines]
+    async with product_of(database_url, tmp_path, keeper.chat) as product, working(product):
+        await say(product, "mill", "The sluice gate is made of oak.", "The sluice gate is\x1b[31m made of steel.")
+        await read(product)
+        keeper.chat.usual = refuses(400)
+        await say(product, "ferry", "The ferry is green.")
+        await read(product)
+    code, said = await penstock("streams", **environ)
+    assert code == 0, said
+    mill = next(line for line in said.splitlines() if line.startswith("mill"))
+    assert mill.split() == ["mill", "2", "0", "1", "idle"]
+    ferry = next(line for line in said.splitlines() if line.startswith("ferry"))
+    assert "failed" in ferry
+    assert "does not take the request (400)" in ferry
+    code, said = await penstock("memos", "mill", "--all", **environ)
+    assert (code, "superseded by 2" in said, "\x1b" in said) == (0, True, False), said
+    code, said = await penstock("memos", "--search", "what is the gate made of", "-k", "1", **environ)
+    assert code == 0
+    assert said.startswith("2. The sluice gate is")
+    code, said = await penstock("memos", "nothing", **environ)
+    assert (code, "There is no stream nothing" in said) == (2, True), said
