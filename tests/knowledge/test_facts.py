@@ -151,6 +151,7 @@ async def test_without_a_model_the_api_says_503(database_url: DatabaseUrl, tmp_p
         with pytest.raises(Unavailable, match="No language model is configured"):
             await client.facts.extract("papers")
         assert (await client.facts.search("anything")).hits == []
+        assert (await client.facts.status("papers")).documents == 0
 
 
 async def command(study: Study, *arguments: str, code: int = 0) -> str:

@@ -356,3 +356,13 @@ async def test_checks_that_nobody_ran_are_put_in_the_queue(yard: Yard) -> None:
     [fixed] = await fix(yard.client.settings, [finding])
     assert re.fullmatch(r"Put job \d+ of the schedule check-invariants in the queue\.", fixed.said)
     assert await yard.run("select from penstock.jobs")
+
+
+async def test_checks_that_did_not_look_are_removed_by_running_them(yard: Yard) -> None:
+    worker = await yard.worker(place="")
+    await yard.until("select from penstock.schedules where name like 'check-%' having count(*) = 2")
+    await yard.until("select from penstock.workers where pid = $1 and 'check_invariants' = any (kinds)", worker.pid)
+    await yard.run("update penstock.workers set started_at = started_at - interval '2 hours'")
+    for name in ("checks-stale", "invariants-stale"):
+        await obey(yard, await found(yard, name))
+        await vanished(yard, name)

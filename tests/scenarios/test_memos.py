@@ -166,3 +166,25 @@ async def test_the_model_goes_away_and_comes_back(library: Library, keeper: Keep
         await settled(library)
     await library.connection.execute("update penstock.job_history set failures = 0")  # those of the model are its own
     await each_message_counts_once(library, talk)
+
+
+async def test_a_stream_is_deleted_while_its_workers_are_killed(library: Library) -> None:
+    """Nothing of it is left, and the other one is as it was."""
+    talk = Talk(library.product)
+    async with working(library.product):
+        for _ in range(6):
+            for stream in STREAMS:
+                await talk.say(stream)
+        await settled(library)
+    await talk.say("mill")  # there is something to read when it is deleted
+    old = await library.product.remembering.delete_stream("mill", tenant="default")
+    for place in ("step:remove-memos", "step:remove-messages"):
+        victim = await library.hire(PENSTOCK_TEST_FAILPOINTS=f"{place}=kill")
+        assert await victim.end(60) == -signal.SIGKILL, (place, victim.logged)
+    async with working(library.product):
+        await library.until("select not exists (select from penstock.streams where id = $1)", old)
+    for table in ("messages", "memos", "memo_messages"):
+        left = f"select count(*) from penstock.{table} where stream_id = $1"
+        assert await library.connection.fetchval(left, old) == 0, table
+    talk.said.pop("mill")
+    await each_message_counts_once(library, talk)

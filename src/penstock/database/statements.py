@@ -9,7 +9,8 @@
 
 `:name` becomes `$1`, `$2` … in the order of first use, so that one text serves asyncpg's prepared statements. There is
 no way to put text into a statement: what varies is a parameter. `-- include: gates.sql admission` puts a fragment of
-this or another file there when the file is read, so that two statements can share one predicate.
+this or another file there when the file is read, so that two statements can share one predicate. Files are named from the
+folder of the one that includes: `../engine/pace.sql`.
 """
 
 import re
@@ -94,7 +95,7 @@ def _read(path: Path) -> dict[str, str]:
 
     def fragment(found: re.Match[str]) -> str:
         file, name = found.groups()
-        return INCLUDE.sub(fragment, texts[name]) if file == path.name else _read(path.with_name(file))[name]
+        return INCLUDE.sub(fragment, texts[name]) if file == path.name else _read(path.parent / file)[name]
 
     return {name: INCLUDE.sub(fragment, text) for name, text in texts.items()}
 

@@ -10,10 +10,8 @@ select document.id, collection.name as collection, document.name
 from penstock.collections as collection
 cross join lateral (
   select id, name from penstock.documents
-  where tenant = :tenant and collection_id = collection.id and name = :whole and state <> 'deleted'
-  union
-  select id, name from penstock.documents
-  where tenant = :tenant and collection_id = collection.id and name = :rest and state <> 'deleted' and collection.name = :collection
+  where tenant = :tenant and collection_id = collection.id and state <> 'deleted'
+    and name = any (array[:whole::text, case when collection.name = :collection then :rest::text end])
 ) as document
 where collection.tenant = :tenant and collection.deleted_at is null
 order by document.id limit 5
@@ -34,11 +32,8 @@ group by packet.version_id
 -- How long the last documents took that are about as large, of those that were prepared without a failure. From the last jobs of
 -- the history, whatever they were: see engine/pace.sql.
 with
-  recent as materialized (
-    select lane, args, extract(epoch from finished_at - (attempts[1]).started_at)::float as seconds
-    from (select * from penstock.job_history order by id desc limit :most::int) as past
-    where outcome = 'done' and failures = 0 and cardinality(attempts) > 0
-  ),
+  -- include: ../engine/pace.sql recent_jobs
+  ,
   alike as (
     select recent.seconds
     from (

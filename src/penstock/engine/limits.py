@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import asyncpg
+
 from penstock.database import Session, statements
 from penstock.engine.kinds import Kinds, check_name, is_count
 from penstock.engine.wording import moment
@@ -123,7 +125,11 @@ async def choose_permits(session: Session, name: str, permits: int) -> None:
     needed = await sql.largest_use.value(session, name=name)
     if permits < needed:
         raise BadJob(f"A job needs {needed} permits of {name} at once: with {permits} it could never run.")
-    if await sql.choose_permits.first(session, name=name, permits=permits) is None:
+    try:
+        known = await sql.choose_permits.first(session, name=name, permits=permits)
+    except asyncpg.UndefinedColumnError:
+        raise BadJob("The schema has no place for permits by hand yet: run `penstock db migrate` first.") from None
+    if known is None:
         raise BadJob(f"There is no limit {name}: `penstock limits` lists them.")
 
 

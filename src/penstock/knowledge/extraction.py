@@ -216,7 +216,8 @@ async def keep_facts(session: Session, collection: int, *, keeps: bool) -> None:
     await sql.keep_facts.run(session, collection=collection, keeps=keeps)
 
 
-async def show_status(session: Session, collection: Collection, plan: str) -> Status:
+async def show_status(session: Session, collection: Collection, plan: str | None) -> Status:
+    """By this plan; None: by whichever it was read."""
     row = await sql.show_status.first(session, collection=collection.id, plan=plan)
     return Status(**row) if row is not None else Status(0, 0, 0, 0, 0, 0, 0.0, keeps=False)
 

@@ -113,7 +113,8 @@ select count(document.id)::int as documents, count(extraction.id)::int as extrac
 from penstock.collections as collection
 left join penstock.documents as document on document.collection_id = collection.id and document.live_id is not null
 left join penstock.extractions as extraction on extraction.document_id = document.id and extraction.state = 'current'
-  and extraction.version_id = document.live_id and extraction.plan = :plan and extraction.embedder = collection.model
+  and extraction.version_id = document.live_id
+  and (:plan::text is null or extraction.plan = :plan::text and extraction.embedder = collection.model)
 where collection.id = :collection
 group by collection.id
 

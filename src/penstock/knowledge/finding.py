@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 sql = statements(__file__)
 
 DEPTH = 200  # facts of each ranking
-LOOKED_AT = 3  # times as many of the nearest: some may be of versions or extractions that are hidden
+LOOKED_AT = 3  # times as many are looked at: some may be of versions or extractions that are hidden
 AROUND = 300  # characters of the page before and behind a quote
 ENDS = ".!?。\n"
 
@@ -113,9 +113,9 @@ async def _rank(tx: Session, question: Question, asked: "dict[str, NDArray[np.fl
         question=question.text,
         languages=[each.language for each in question.collections],
         collections=collections,
-        most=DEPTH,
+        most=LOOKED_AT * DEPTH,
     )
-    rankings = [(_ranking([(row["id"], row["score"]) for row in words]), WORDS_WEIGHT)]
+    rankings = [(_ranking([(row["id"], row["score"]) for row in words[:DEPTH]]), WORDS_WEIGHT)]
     near = []
     for model, vector in asked.items():
         found = await Likeness("facts", model).nearest(tx, collections, vector, LOOKED_AT * DEPTH)

@@ -5,16 +5,21 @@ where collection_id = any (:collections::int[]) and state = 'current' order by e
 
 -- name: by_words
 -- A fact needs one word of the question. Each collection is asked in its own language; their scores are alike enough to be mixed.
-with asked as (
+-- The best are chosen before it is looked which of them can be found: few are hidden, and a common word is in most.
+with asked as materialized (  -- once, and not for each fact
   select given.collection_id,
     replace(plainto_tsquery(penstock.text_language(given.language), :question::text)::text, '&', '|')::tsquery as query
   from unnest(:collections::int[], :languages::text[]) as given(collection_id, language)
+),
+best as materialized (
+  select fact.id, ts_rank(fact.words, asked.query, 1)::float8 as score
+  from asked join penstock.facts as fact on fact.collection_id = asked.collection_id and fact.words @@ asked.query
+  order by score desc, fact.id limit :most
 )
-select fact.id, ts_rank(fact.words, asked.query, 1)::float8 as score
-from asked
-join penstock.facts as fact on fact.collection_id = asked.collection_id and fact.words @@ asked.query
+select best.id, best.score from best
+join penstock.facts as fact on fact.id = best.id
 -- include: visible.sql visible
-order by score desc, fact.id limit :most
+order by best.score desc, best.id
 
 -- name: visible_among
 select fact.id from penstock.facts as fact

@@ -91,3 +91,11 @@ async def read_batch(
         "confidence": chosen.confidence,
         "llm": llm,
     }
+
+
+async def forget_questions(tx: Session, job: int) -> list[int]:
+    """Of a batch that is over: keep what the model was asked and has answered no longer; the fan-outs that it had."""
+    fanouts: list[int] = await sql.questions_of.value(tx, job=job)
+    if fanouts:
+        await sql.forget_questions.run(tx, fanouts=fanouts)
+    return fanouts

@@ -27,7 +27,13 @@ set done = :upto, waits_since = case when last > :upto then penstock.now() end
 where id = :stream and done = :after and deleted_at is null
 returning last
 
+-- name: questions_of
+-- The fan-outs of a batch: what it has asked.
+select coalesce(array_agg(id), '{}') from penstock.fanouts where parent = :job
+
 -- name: forget_questions
 -- What the model was asked and has answered is a conversation: it is kept until memos have been made of it, and no longer.
-update penstock.job_history as past set args = '{}', result = null
-from penstock.fanouts as fanout where fanout.parent = :job and past.fanout = fanout.id
+with under_way as (
+  update penstock.jobs set args = '{}' where fanout = any (:fanouts::bigint[])
+)
+update penstock.job_history set args = '{}', result = null where fanout = any (:fanouts::bigint[])

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.database import Database, Session, Statement, statements
-from penstock.memos.batch import Batch
+from penstock.memos.batch import Batch, forget_questions
 from penstock.memos.batch import sql as batch_sql
 from penstock.memos.finding import Finding
 from penstock.memos.verdict import NEAR, Node, Outcome, Pair, decide
@@ -117,7 +117,7 @@ async def save(
         raise Overtaken
     if harvest.findings:
         await _write(tx, harvest, vectors, job, likeness)
-    await batch_sql.forget_questions.run(tx, job=job)
+    await forget_questions(tx, job)
     return int(last)
 
 

@@ -66,6 +66,12 @@ update penstock.streams set deleted_at = penstock.now()
 where tenant = :tenant and name = :name and deleted_at is null
 returning id
 
+-- name: batch_of
+-- The job of a deleted stream that would make its next memos: nobody moves `done` any more.
+select held.job_id from penstock.streams as stream
+join penstock.job_keys as held on held.key = 'memo ' || stream.id || ' after ' || stream.done
+where stream.id = :stream and stream.deleted_at is not null
+
 -- name: deleted_streams
 select id, tenant from penstock.streams where deleted_at is not null order by id limit :most
 

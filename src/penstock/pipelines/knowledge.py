@@ -16,7 +16,7 @@ from typing import Any
 from penstock.documents import Collection
 from penstock.documents.naming import share_of
 from penstock.engine import Context, Gap, Kind, Penstock
-from penstock.errors import ChildFailed, Permanent
+from penstock.errors import ChildFailed, NoModel, Permanent
 from penstock.knowledge import extraction
 from penstock.knowledge.extraction import Answer, Source
 from penstock.knowledge.plan import ANSWER, Plan
@@ -69,6 +69,14 @@ class Extracting:
         )(self.extract_window)
         tidy = job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(self.tidy_facts)
         self._app.schedule("tidy-facts", "every 1m", tidy(), overlap="skip")
+
+    @property
+    def has_model(self) -> bool:
+        """Whether `plan` can be asked for."""
+        try:
+            return bool(self.plan)
+        except NoModel:
+            return False
 
     @property
     def plan(self) -> Plan:
@@ -204,7 +212,7 @@ class Extracting:
         """What old extractions have left, versions that nobody has asked for and that shall be read, and missing indexes."""
         database = self._app.database
         done = {"removed": await extraction.sweep_extractions(database), "asked": 0}
-        if self._app.settings.llms:
+        if self.has_model:
             digest = self.plan.digest
             rows = await database.pool.repeat(partial(extraction.list_unasked, plan=digest, most=ENQUEUED))
             for row in rows:

@@ -14,8 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine import Context, Kind, Penstock
+from penstock.engine.family import cancel_trees
 from penstock.engine.queue import Order, enqueue_orders
-from penstock.memos.batch import Batch, read_batch
+from penstock.memos.batch import Batch, forget_questions, read_batch
 from penstock.memos.batch import sql as batch_sql
 from penstock.memos.finding import Finding, read_findings
 from penstock.memos.memo import Harvest, Overtaken, nearest_live, save
@@ -169,7 +170,7 @@ class Remembering:
                     await enqueue_orders(tx, lanes, [order])
         except Overtaken:
             async with ctx.finish() as tx:
-                await batch_sql.forget_questions.run(tx, job=ctx.job.id)
+                await forget_questions(tx, ctx.job.id)
 
     # -- what is deleted ----------------------------------------------------------------------------------------------
 
@@ -195,7 +196,8 @@ class Remembering:
             await self._put(ctx, orders)
 
     async def remove_stream(self, ctx: Context, stream: int) -> dict[str, int]:
-        """Remove memos, then messages, then the stream, in bites."""
+        """End its batch, and remove memos, then messages, then the stream, in bites."""
+        fanouts = await self._end_batch(ctx, stream)
         removed = {"memos": 0, "messages": 0}
         for what, statement in (("memos", sql.remove_memos), ("messages", sql.remove_messages)):
             ctx.enter(f"remove-{what}")
@@ -205,5 +207,15 @@ class Remembering:
                     bite = await statement.value(tx, stream=stream, most=BITE)
                 removed[what] += bite
         async with ctx.finish(removed) as tx:
+            await batch_sql.forget_questions.run(tx, fanouts=fanouts)  # again, of those that were under way
             await sql.remove_stream.run(tx, stream=stream)
         return removed
+
+    async def _end_batch(self, ctx: Context, stream: int) -> list[int]:
+        """Cancel the batch that is under way or dead, and forget what it has asked."""
+        async with ctx.write() as tx:
+            job = await sql.batch_of.value(tx, stream=stream)
+            if job is None:
+                return []
+            await cancel_trees(tx, [job], "its stream was deleted")
+            return await forget_questions(tx, job)

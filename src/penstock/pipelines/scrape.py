@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import asyncpg
 
@@ -74,6 +75,11 @@ class Scraping:
         self._store = intake.store
         self._announcer = announcer
         self._chosen = app.settings.crawl
+        self._ends: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+
+    def _end_of(self, crawl: int) -> asyncio.Lock:
+        """Pages of one crawl are settled one after the other: who waits for that in here needs no connection for it."""
+        return self._ends.setdefault(crawl, asyncio.Lock())
 
     async def scrape(self, ctx: Context, crawl: int, page: int) -> None:
         """Take one page."""
@@ -102,7 +108,7 @@ class Scraping:
 
     async def _leave(self, ctx: Context, work: Work, page: PageWork, state: str, reason: str) -> None:
         ctx.enter("leave")
-        async with ctx.finish() as tx:
+        async with self._end_of(work.id), ctx.finish() as tx:
             await settle_without(tx, work, page, state, reason)
         settled.labels(state).inc()
         self._announcer.tell()
@@ -195,7 +201,7 @@ class Scraping:
         while True:
             made.clear()
             try:
-                async with ctx.finish() as tx:
+                async with self._end_of(work.id), ctx.finish() as tx:
                     state = await settle_with(tx, work, page, found, partial(keep, tx))
             except (Moved, asyncpg.DeadlockDetectedError):
                 continue

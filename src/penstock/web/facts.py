@@ -163,12 +163,13 @@ async def extract(caller: Writes, collection: CollectionName, wish: ExtractionWi
 
 @routes.get("/api/collections/{collection}/extraction")
 async def show_extraction(caller: Reads, collection: CollectionName) -> ExtractionShown:
-    """How far a collection is; 503 when there is no language model, for it is by the present one."""
+    """How far a collection is. Without a language model: what was read, by whichever."""
     return await _status(caller, collection)
 
 
 async def _status(caller: Caller, collection: str) -> ExtractionShown:
     chosen = await find_collection(caller.app, collection, tenant=caller.tenant)
-    digest = caller.product.extracting.plan.digest
+    extracting = caller.product.extracting
+    digest = extracting.plan.digest if extracting.has_model else None
     shown = await caller.app.database.pool.repeat(lambda session: extraction.show_status(session, chosen, digest))
     return ExtractionShown.model_validate(shown)

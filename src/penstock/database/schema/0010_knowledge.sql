@@ -177,6 +177,7 @@ create table penstock.facts (
   unique (extraction_id, ordinal)
 );
 create index facts_version on penstock.facts (version_id);
+create index facts_collection on penstock.facts (collection_id);  -- for requests: below row-level security only = is looked up first
 create index facts_words on penstock.facts using gin (words);
 
 -- Whose word endings are ignored; plain words where PostgreSQL does not know the language.
