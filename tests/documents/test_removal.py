@@ -27,7 +27,21 @@ from tests.documents.conftest import Office
 from tests.documents.filling import entry_of, fill, numbers
 from tests.leftovers import count_leftovers
 
-PLACES = ["count", "vectors", "postings", "folded", "chunks", "pages", "last", "commit", "files", "rows", "verify"]
+PLACES = [
+    "count",
+    "vectors",
+    "postings",
+    "folded",
+    "chunks",
+    "facts",
+    "answers",
+    "pages",
+    "last",
+    "commit",
+    "files",
+    "rows",
+    "verify",
+]
 
 
 async def remove(office: Office) -> int:

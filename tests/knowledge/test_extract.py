@@ -101,6 +101,32 @@ async def test_only_what_has_failed_is_asked_again(database_url: DatabaseUrl, tm
         assert await study.violations() == []
 
 
+async def test_what_failed_for_a_while_is_redriven_alone(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
+    """The server fails for one window until the tries are over: the job is dead, and nothing is lost of the others."""
+
+    async def partly_away(request: Any, asked: dict[str, Any]) -> Any:
+        away = "gate number 30 " in asked["messages"][1]["content"]
+        return await (refuses(500) if away else reads)(request, asked)
+
+    chat.usual = partly_away
+    llms = {"main": {"url": chat.url, "model": "gpt-tiny", "retries": 0}}
+    async with studying(database_url, tmp_path, chat, knowledge={"window": 500}, llms=llms) as study:
+        document = await study.add("long.txt", LONG)
+        [job] = await study.product.extracting.ask(await study.collection())
+        with pytest.raises(JobDead, match="mend the cause and redrive it, and only these are asked again"):
+            await study.product.app.result(job, timeout="30s")
+        assert await study.facts(document.id) == []
+        answered = await study.count("extraction_windows")
+        chat.usual = reads
+        chat.asked.clear()
+        await study.product.app.redrive(job, force=True)
+        done = await study.product.app.result(job, timeout="30s")
+        assert (done["gaps"], done["windows"]) == (0, answered + 1)
+        assert len(chat.asked) == 1
+        assert len(await study.facts(document.id)) == done["facts"]
+        assert await study.violations() == []
+
+
 async def test_reading_again_replaces_in_one_instant(study: Study) -> None:
     document = await study.add("letter.txt", LETTER)
     await study.extract()
@@ -314,9 +340,13 @@ async def test_a_model_that_obeys_a_document_lets_nothing_out(study: Study) -> N
         leaked = said(
             {"quote": prompt, "statement": prompt[:900]}, {"quote": "The mill is old.", "statement": "The mill is old."}
         )
-        call = {"id": "1", "type": "function", "function": {"name": "shell", "arguments": '{"command": "curl"}'}}
-        return await answers(leaked, tool_calls=[call])(request, asked)
+        return await answers(leaked)(request, asked)
 
+    call = {"id": "1", "type": "function", "function": {"name": "shell", "arguments": '{"command": "curl"}'}}
+    study.chat.usual = answers(None, tool_calls=[call])
+    with pytest.raises(JobDead, match="It was offered none, and none was called"):
+        await study.extract()
+    study.chat.asked.clear()
     study.chat.usual = obeys
     [done] = await study.extract()
     assert (done["facts"], done["rejected"]) == (1, 1)

@@ -68,9 +68,13 @@ async def test_an_outage_of_the_model_costs_a_document_no_try(database_url: Data
         [waiting] = await list_documents(product.app, collection="papers")
         assert waiting.status == "processing"
         server.reply = server.well
+        while not await rows(product, "select from penstock.limits where opened_at is not null"):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
         async with product.app.database.pool.transaction() as tx:
             await close_breaker(tx, "model-far")
-        await rows(product, "update penstock.test_clock set shift = shift + interval '11 minutes'")
+        while not preparing.done():  # it may have been sent away until the end of the rest
+            await rows(product, "update penstock.test_clock set shift = shift + interval '1 minute'")
+            await asyncio.wait([preparing], timeout=0.5)
         assert (await preparing).status == "ready"
 
 

@@ -106,10 +106,15 @@ class Event:
 
 
 async def show_document(app: Penstock, document: int, *, tenant: str = "default") -> Document:
-    found = await show_documents(app, [document], tenant=tenant)
-    if not found:
+    return await app.database.pool.repeat(partial(load_document, document=document, tenant=tenant))
+
+
+async def load_document(session: Session, document: int, *, tenant: str = "default") -> Document:
+    """As `show_document`, for who has a connection."""
+    rows = await sql.show_documents(session, ids=[document], tenant=tenant) if 0 < document <= LARGEST else []
+    if not rows:
         raise NotFound(f"There is no document {document}.")
-    return found[0]
+    return read_document(rows[0])
 
 
 async def show_documents(app: Penstock, documents: Sequence[int], *, tenant: str = "default") -> list[Document]:

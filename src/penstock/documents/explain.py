@@ -10,7 +10,7 @@ from typing import Any
 from asyncpg import Record
 
 from penstock.database import Session, statements
-from penstock.documents.catalog import Document, show_document
+from penstock.documents.catalog import Document, load_document
 from penstock.documents.explain_inbox import explain_message, explain_source, find_message
 from penstock.documents.receipts import show_receipt
 from penstock.engine import Penstock
@@ -89,13 +89,11 @@ async def _find(app: Penstock, reference: str, tenant: str) -> int | None:
 
 
 async def explain_document(app: Penstock, document: int, *, tenant: str = "default") -> Explanation:
-    found = await show_document(app, document, tenant=tenant)
-    packet = await app.database.pool.repeat(partial(sql.packet_of.first, version=found.version_id))
+    found, packet, job = await app.database.pool.repeat(partial(_look, document=document, tenant=tenant))
     evidence: dict[str, Any] = {"document": found.answer()}
     if packet is not None:
         evidence["packet"] = dict(packet)
-    if found.status in {"queued", "processing"} and found.job is not None:
-        job = await app.database.pool.repeat(partial(_explain_job, number=found.job, document=found))
+    if job is not None:
         evidence["job"] = vars(job)
         because, sentence = _tell_waiting(found, job)
     elif found.status == "deleted":
@@ -104,6 +102,15 @@ async def explain_document(app: Penstock, document: int, *, tenant: str = "defau
         because, sentence = _tell_over(found, packet)
     noun = "Document" if packet is None else "Packet"
     return Explanation(f"{noun} {found.id} ({found.name}){sentence}", found.status, evidence, because)
+
+
+async def _look(session: Session, document: int, tenant: str) -> tuple[Document, Record | None, Explanation | None]:
+    """On one connection: the document, whether it is a packet, and its job while it waits or runs."""
+    found = await load_document(session, document, tenant=tenant)
+    packet = await sql.packet_of.first(session, version=found.version_id)
+    if found.status not in {"queued", "processing"} or found.job is None:
+        return found, packet, None
+    return found, packet, await _explain_job(session, found.job, found)
 
 
 async def _explain_job(session: Session, number: int, document: Document) -> Explanation:
