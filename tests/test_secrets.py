@@ -47,6 +47,7 @@ ENVIRON = {
     "PENSTOCK_SOURCES__FAR__SECRET": MODEL_KEY,
     "PENSTOCK_SOURCES__FAR__OPTIONS": f"secret_access_key={BUCKET_SECRET}",
     "PENSTOCK_SOURCES__FAR__BLOBS_OPTIONS": f"secret_access_key={BUCKET_SECRET}",
+    "PENSTOCK_QDRANT__KEY": MODEL_KEY,
     "PENSTOCK_BUS__URL": f"amqp://mill:{quote(PASSWORD, safe='')}@127.0.0.1:9/",
 }
 FAR = {

@@ -72,6 +72,9 @@ insert into penstock.facts (id, tenant, collection_id, version_id, extraction_id
 insert into penstock.entities (id, tenant, collection_id, type, key, name) overriding system value
   values ({n}, '{t}', {n}, 'person', 'canary-{t}', 'canary-{t}');
 insert into penstock.mentions (fact_id, entity_id, role) values ({n}, {n}, 'about');
+insert into penstock.unpublished (version_id, tenant, document_id, head_id, place, model, model_turn, found)
+  values ({n}, '{t}', {n}, {n}, 0, 'static', 0, '{{"title": "canary-{t}"}}');
+insert into penstock.leaving_points (version_id, collection_id) values ({n}, {n});
 """
 
 VECTORS = """

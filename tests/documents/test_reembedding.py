@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from penstock.documents import Work, change_collection, delete_collection, find_collection, load_work, publish
+from penstock.documents import (
+    Published,
+    Work,
+    change_collection,
+    delete_collection,
+    find_collection,
+    load_work,
+    publish,
+)
 from penstock.documents.collection import Collection
 from penstock.documents.reembedding import (
     NotComplete,
@@ -83,7 +91,7 @@ async def end(office: Office, job: Job, work: Work, *staged: str) -> list[str]:
     context = office.shop.context(job, await office.worker(), office.kind)
     async with context.finish() as tx:
         published = await publish(tx, work, media_type="text/plain", pages=1, chunks=2, words=9, staged=staged)
-    assert published is not None
+    assert isinstance(published, Published)
     return list(published.unwanted)
 
 

@@ -17,8 +17,9 @@ from penstock import Penstock, Permanent, RateLimited
 from penstock.engine import Context
 from penstock.engine.allotment import NOTHING_SAID, WENT_WELL, Telling, read_end
 from penstock.engine.breaker import Signal
+from penstock.engine.kinds import Kinds
 from penstock.engine.limits import Limit, Limits
-from penstock.engine.permits import Allotments, close_breaker, share_out, sql
+from penstock.engine.permits import Allotments, Reservation, close_breaker, share_out, sql
 from penstock.engine.stop import Stop
 from penstock.errors import BadJob, Resting
 from penstock.settings import DatabaseUrl
@@ -342,6 +343,25 @@ async def test_how_a_call_ends_moves_the_level_and_the_breaker(shop: Shop) -> No
     permit = await hand.llm.take(1)
     hand.llm.give_back(permit, WENT_WELL)
     assert hand.llm.breaker.failures == 0
+
+
+async def test_one_job_of_kinds_that_need_the_same(shop: Shop) -> None:
+    """A suspect is claimed alone: at a level of 1 no kind is closed because another one has taken the only permit."""
+    worker_id = await shop.worker()
+    limits = Limits()
+    limits.declare(Limit("llm", 4))
+    kinds = Kinds({name: make_kind(name, uses={"llm": need}) for name, need in (("a", 1), ("b", 1), ("c", 2))})
+    allotments = Allotments(limits, kinds)
+    async with shop.database.pool.session() as session:
+        await allotments.join(session, worker_id)
+        await allotments.exchange(session)
+    for claimed, in_use in (("a", 1), ("b", 1), ("", 0)):
+        with Reservation(allotments) as reservation:
+            assert reservation.one_of_each() == ["c"], "the level does not allow more at once"
+            if claimed:
+                reservation.keep(claimed, 7, 1)
+        assert allotments["llm"].used == in_use
+        allotments.give_back(allotments._held.pop((7, 1), ()))
 
 
 async def test_retry_after_is_honoured_for_all_callers(shop: Shop) -> None:

@@ -13,10 +13,22 @@ SOURCE = Path(penstock.__file__).parent
 ALLOWED = (
     "penstock.fetch",
     "penstock.models.endpoint",
+    "penstock.search.qdrant",  # by Qdrant's own client, to qdrant.url
     "penstock.client",
     "penstock.cli.health",
 )
-CLIENTS = ("aiohttp", "httpx", "httpx2", "requests", "urllib3", "urllib.request", "http.client", "pycurl", "websockets")
+CLIENTS = (
+    "aiohttp",
+    "httpx",
+    "httpx2",
+    "qdrant_client",
+    "requests",
+    "urllib3",
+    "urllib.request",
+    "http.client",
+    "pycurl",
+    "websockets",
+)
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

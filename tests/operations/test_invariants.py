@@ -170,6 +170,18 @@ BROKEN: dict[str, tuple[list[str], str]] = {
         [STREAM.format(1, 1), SAID.format(2)],
         "is done up to message 1 and counts 1, and its newest is 2",
     ),
+    "unpublished_is_not_live": (
+        [
+            *READY,
+            "insert into penstock.unpublished (version_id, document_id, head_id, place, model, model_turn, found) "
+            "select live_id, id, live_id, 0, 'static', 0, '{}' from penstock.documents",
+        ],
+        "is live, and waits for its points",
+    ),
+    "leaving_points_are_unseen": (
+        [*READY, "insert into penstock.leaving_points select live_id, collection_id from penstock.documents"],
+        "is found by it",
+    ),
 }
 
 

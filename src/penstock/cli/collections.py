@@ -1,6 +1,6 @@
 """`penstock collections …`: what there is, how each prepares its documents, and how far one is with another model."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -27,6 +27,9 @@ Model = Annotated[
 ChunkSize = Annotated[int | None, typer.Option(help="Characters of a chunk, at most.")]
 ChunkOverlap = Annotated[int | None, typer.Option(help="Characters that a chunk shares with the one before.")]
 OcrLanguage = Annotated[str | None, typer.Option(help="The language of its scans, such as en.")]
+Index = Annotated[
+    Literal["postgres", "qdrant"] | None, typer.Option(help="Where its vectors are searched; `reindex` changes it.")
+]
 SearchLanguage = Annotated[str | None, typer.Option(help="Whose word endings search ignores; only while it is empty.")]
 
 
@@ -62,10 +65,12 @@ def create(
     chunk_overlap: ChunkOverlap = None,
     ocr_language: OcrLanguage = None,
     search_language: SearchLanguage = None,
+    index: Index = None,
     as_json: Json = False,
 ) -> None:
     """Make a collection; what is not said is taken from the settings."""
     chosen = _given(model, chunk_size, chunk_overlap, ocr_language, search_language)
+    chosen |= {"index": index} if index else {}
     made = ask(lambda penstock: create_collection(penstock, name, tenant=penstock.settings.tenant, **chosen))
     _tell(made, f"The collection {made.name} is there.", as_json=as_json)
 
@@ -160,9 +165,10 @@ def _tell(collection: Collection, sentence: str, *, as_json: bool) -> None:
         return
     if sentence:
         typer.echo(sentence)
-    apart = ("next_model", "next_job", "reembedded", "to_reembed", "is_stuck")
+    apart = {"next_model", "next_job", "reembedded", "to_reembed", "is_stuck", "has_points"}
+    apart |= {"next_index", "index_job", "reindexed", "to_reindex"}
     facts = {key: value for key, value in collection.answer().items() if key not in apart}
-    print_facts(facts | {"model": _tell_model(collection)})
+    print_facts(facts | {"model": _tell_model(collection), "index": tell_index(collection)})
 
 
 def _tell_model(collection: Collection) -> str:
@@ -171,3 +177,12 @@ def _tell_model(collection: Collection) -> str:
     done, total = collection.reembedded or 0, collection.to_reembed or 0
     stands = f", job {collection.next_job} stands still" if collection.is_stuck else ""
     return f"{collection.model}, becoming {collection.next_model}: {done:,} of {counted(total, 'chunk')}{stands}"
+
+
+def tell_index(collection: Collection) -> str:
+    """Where its vectors are searched, and how far it is with another index."""
+    if collection.next_index is None:
+        return collection.index
+    done, total = collection.reindexed or 0, collection.to_reindex or 0
+    stands = f", job {collection.index_job} stands still" if collection.is_stuck else ""
+    return f"{collection.index}, becoming {collection.next_index}: {done:,} of {counted(total, 'chunk')}{stands}"

@@ -37,6 +37,7 @@ from penstock.cli import (
     packet,
     pausing,
     processes,
+    reindex,
     schedule,
     search,
     status,
@@ -63,6 +64,7 @@ app.command("extract")(extract.extract)
 app.command("facts")(extract.facts)
 app.command("status")(status.status)
 app.add_typer(collections.app, name="collections")
+app.command("reindex")(reindex.reindex)
 app.add_typer(documents.app, name="documents")
 app.add_typer(packet.app, name="packet")
 app.add_typer(crawl.app, name="crawl")

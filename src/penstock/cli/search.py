@@ -46,6 +46,8 @@ def search(
             {"question": question, "took_ms": round(found.took * 1000, 1), "hits": [_facts(hit) for hit in found.hits]}
         )
         return
+    if found.fallback:
+        typer.echo(found.fallback, err=True)
     if not collections:
         typer.echo("There is no collection yet: `penstock add PATH` makes one.")
     elif not found.hits:
@@ -61,7 +63,7 @@ async def _find(
 
     refs = await _choose(product, names)
     query = Query(text=question, collections=refs, k=hits, mode=mode)
-    return await find(product.app.database, product.models, query), len(refs)
+    return await find(product.app.database, product.models, query, product.qdrant), len(refs)
 
 
 async def _choose(product: "Product", names: list[str]) -> "list[CollectionRef]":
@@ -74,7 +76,7 @@ async def _choose(product: "Product", names: list[str]) -> "list[CollectionRef]"
         ]
     else:
         chosen = await list_collections(product.app, most=MOST_COLLECTIONS, tenant=product.settings.tenant)
-    return [CollectionRef(each.id, each.model, each.search_language) for each in chosen]
+    return [CollectionRef(each.id, each.model, each.search_language, each.index) for each in chosen]
 
 
 def _search_facts(question: str, hits: int, names: list[str], *, as_json: bool) -> None:

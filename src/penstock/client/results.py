@@ -33,6 +33,8 @@ class Collection(Result):
     chunk_overlap: int = 0
     ocr_language: str = ""
     search_language: str = ""
+    index: str = "postgres"
+    next_index: str | None = None
     created_at: datetime | None = None
     documents: int = 0
     chunks: int = 0

@@ -1,5 +1,6 @@
 """Documents: what was accepted, where its bytes are, what became of it."""
 
+from penstock.documents.awaiting import Unpublished, hand_over
 from penstock.documents.browsing import Browse, Browsed, browse
 from penstock.documents.catalog import (
     STATES,
@@ -79,6 +80,7 @@ __all__ = [
     "Receipt",
     "Received",
     "Reconciled",
+    "Unpublished",
     "Upload",
     "Version",
     "VersionBlob",
@@ -106,6 +108,7 @@ __all__ = [
     "find_document",
     "find_matching",
     "forget_later",
+    "hand_over",
     "history",
     "is_anything_due",
     "keep_pages",

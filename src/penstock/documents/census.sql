@@ -22,6 +22,8 @@ with
       )
     ) as resting
     where attempt > 0
+    union  -- prepared, and their points are not there yet; each job once
+    select job_id from (select distinct job_id from penstock.unpublished limit :begun::int) as prepared
   ),
   processing as (
     select count(*) as documents

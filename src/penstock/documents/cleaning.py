@@ -12,6 +12,7 @@ from typing import Protocol
 from penstock.blobs import Store, collect
 from penstock.database import Database, Session, statements
 from penstock.documents.idempotency import sweep_keys
+from penstock.documents.leaving import note_leaving
 
 sql = statements(__file__)
 
@@ -60,6 +61,7 @@ async def _clear_version(database: Database, clear: Clear, dead: DeadVersion) ->
             left = bool(cleared or pages or answers)
             if not left:
                 await sql.note_cleared.run(tx, version=dead.version)
+                await note_leaving(tx, dead.collection, [dead.version])
 
 
 async def compact_tallies(database: Database, *, bite: int = BITE) -> int:

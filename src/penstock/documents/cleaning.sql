@@ -28,6 +28,9 @@ with bite as (
 select count(*)::int from bite
 
 -- name: note_cleared
+with unpublished as (
+  delete from penstock.unpublished where version_id = :version
+)
 update penstock.versions set cleared_at = penstock.now() where id = :version
 
 -- name: compact_tallies

@@ -2,7 +2,7 @@
 
 The settings are those of its documents' future: a change counts for what is prepared from then on. The search language cannot
 be changed under documents that were indexed with another; another embedding model is built beside the present one, and takes
-its place when it is complete (reembedding.py). The SQL is in collection.sql.
+its place when it is complete (reembedding.py); so is another index (reindexing.py). The SQL is in collection.sql.
 """
 
 import json
@@ -18,6 +18,7 @@ from penstock.database import Session, statements
 from penstock.documents.deletion import delete_page
 from penstock.documents.naming import check_collection_name
 from penstock.documents.reembedding import choose_model, lock_models
+from penstock.documents.reindexing import check_index, choose_index
 from penstock.engine import Penstock
 from penstock.errors import BadSetting, BadValue, DatabaseUnsuitable, NameTaken, NotFound, WrongState
 from penstock.models import open_model
@@ -47,6 +48,12 @@ class Collection:
     next_job: int | None = None  # makes them
     reembedded: int | None = None  # chunks that have them, as far as is known
     to_reembed: int | None = None  # chunks
+    index: str = "postgres"  # where its vectors are searched
+    has_points: bool = False  # there may be some of it in Qdrant
+    next_index: str | None = None  # that is being built
+    index_job: int | None = None  # builds it
+    reindexed: int | None = None  # chunks that are in it, as far as is known
+    to_reindex: int | None = None  # chunks
     is_stuck: bool = False  # nobody makes them: the job is dead, or was cancelled
     trouble: str | None = None  # what went wrong with it
 
@@ -59,6 +66,7 @@ async def create_collection(app: Penstock, name: str, *, tenant: str = "default"
     name = check_collection_name(name)
     chosen = _check_settings(app.settings.collections, settings)
     await _check_model(app, chosen.model)
+    check_index(app, chosen.index)
     row = await app.database.pool.repeat(
         lambda session: sql.create_collection.first(session, tenant=tenant, name=name, **chosen.model_dump())
     )
@@ -87,6 +95,12 @@ async def find_collection(app: Penstock, name: str, *, tenant: str = "default") 
     return _read(row)
 
 
+async def find_by_number(session: Session, collection: int) -> Collection | None:
+    """Also one that is deleted: something of it may be left."""
+    row = await sql.find_by_number.first(session, collection=collection)
+    return None if row is None else _read(row)
+
+
 async def list_collections(
     app: Penstock, *, after: str = "", most: int = 100, tenant: str = "default"
 ) -> list[Collection]:
@@ -102,8 +116,8 @@ async def change_collection(
 ) -> Collection:
     """Rename it, or change its settings for what is prepared from now on.
 
-    Another model for a collection with documents is built by a job, and is the model when it is complete; the present model
-    again is the end of that.
+    Another model, or another index, for a collection with documents is built by a job, and counts when it is complete; the
+    present one again is the end of that.
     """
     wanted = {key: value for key, value in settings.items() if value is not None}
     found = await find_collection(app, name, tenant=tenant)
@@ -111,9 +125,12 @@ async def change_collection(
     model = wanted.pop("model", None)
     if model not in (None, found.model):
         await _check_model(app, model)
-    idle: int | None = None
+    index = wanted.pop("index", None)
+    if index is not None:
+        check_index(app, index)
+    idle: list[int | None] = []
     async with app.database.pool.transaction() as tx:
-        if model is not None:
+        if model is not None or index is not None:
             await lock_models(tx, found.id)
         row = await sql.lock_collection.first(tx, tenant=tenant, name=found.name)
         if row is None or row["id"] != found.id:
@@ -126,11 +143,14 @@ async def change_collection(
             )
         renamed = row["name"] if new_name is None else check_collection_name(new_name)
         await _refuse_taken(tx, tenant, renamed, row["id"])
-        await sql.change_collection.run(tx, id=row["id"], name=renamed, **chosen.model_dump(exclude={"model"}))
+        await sql.change_collection.run(tx, id=row["id"], name=renamed, **chosen.model_dump(exclude={"model", "index"}))
         if model is not None:
-            idle = await choose_model(tx, app, row, model)
-    if idle is not None:  # not in the transaction: jobs are locked before all else
-        await app.cancel(idle, reason=f"the collection {renamed} has another plan for its model")
+            idle.append(await choose_model(tx, app, row, model))
+        if index is not None:
+            idle.append(await choose_index(tx, app, row, index))
+    for number in idle:  # not in the transaction: jobs are locked before all else
+        if number is not None:
+            await app.cancel(number, reason=f"the collection {renamed} has another plan")
     return await find_collection(app, renamed, tenant=tenant)
 
 
@@ -193,16 +213,21 @@ def _read(row: Record) -> Collection:
         facts["to_reembed"] = facts["chunks"]
         facts["reembedded"] = min(int((json.loads(progress or "null") or {}).get("done") or 0), facts["chunks"])
         facts["is_stuck"] = state in (None, "dead")
-        facts["trouble"] = _tell_trouble(facts["next_job"], state, json.loads(error or "null") or {})
+        facts["trouble"] = _tell_trouble(facts["next_job"], state, json.loads(error or "null") or {}, "model")
+    if facts.get("next_index") is not None:
+        facts["to_reindex"] = facts["chunks"]
+        facts["reindexed"] = min(int((json.loads(progress or "null") or {}).get("done") or 0), facts["chunks"])
+        facts["is_stuck"] = state in (None, "dead")
+        facts["trouble"] = _tell_trouble(facts["index_job"], state, json.loads(error or "null") or {}, "index")
     return Collection(**facts)
 
 
-def _tell_trouble(job: int | None, state: str | None, error: Mapping[str, Any]) -> str | None:
+def _tell_trouble(job: int | None, state: str | None, error: Mapping[str, Any], what: str) -> str | None:
     reason = str(error.get("message", "")).rstrip(". ")
     if state is None:
-        return f"Its job {job} was cancelled: choose the model again to go on, or the present one to leave it."
+        return f"Its job {job} was cancelled: choose the {what} again to go on, or the present one to leave it."
     if state == "dead":
         return (
-            f"Job {job} is dead: {reason}. Mend the cause and choose the model again, or the present one to leave it."
+            f"Job {job} is dead: {reason}. Mend the cause and choose the {what} again, or the present one to leave it."
         )
     return f"Job {job} is tried again after: {reason}." if reason else None

@@ -1,7 +1,7 @@
 -- name: create_collection
 insert into penstock.collections as collection
-  (tenant, name, model, chunk_size, chunk_overlap, ocr_language, search_language)
-values (:tenant, :name, :model, :chunk_size, :chunk_overlap, :ocr_language, :search_language)
+  (tenant, name, model, chunk_size, chunk_overlap, ocr_language, search_language, index, has_points)
+values (:tenant, :name, :model, :chunk_size, :chunk_overlap, :ocr_language, :search_language, :index, :index = 'qdrant')
 on conflict (tenant, name) where deleted_at is null do nothing
 returning
   -- include: facts.sql collection_facts
@@ -13,8 +13,18 @@ select
   -- include: becoming.sql becoming
 from penstock.collections as collection
 -- include: facts.sql collection_tally
-left join penstock.jobs as job on job.id = collection.next_job
+left join penstock.jobs as job on job.id = coalesce(collection.next_job, collection.index_job)
 where collection.tenant = :tenant and collection.name = :name and collection.deleted_at is null
+
+-- name: find_by_number
+select
+  -- include: facts.sql collection_facts
+  , collection.has_points, tally.documents, tally.chunks,
+  -- include: becoming.sql becoming
+from penstock.collections as collection
+-- include: facts.sql collection_tally
+left join penstock.jobs as job on job.id = coalesce(collection.next_job, collection.index_job)
+where collection.id = :collection
 
 -- name: list_collections
 select
@@ -23,14 +33,15 @@ select
   -- include: becoming.sql becoming
 from penstock.collections as collection
 -- include: facts.sql collection_tally
-left join penstock.jobs as job on job.id = collection.next_job
+left join penstock.jobs as job on job.id = coalesce(collection.next_job, collection.index_job)
 where collection.tenant = :tenant and collection.name > :after and collection.deleted_at is null
 order by collection.name limit :most
 
 -- name: lock_collection
 select
   -- include: facts.sql collection_facts
-  , collection.next_model, collection.next_job, collection.model_turn
+  , collection.next_model, collection.next_job, collection.model_turn, collection.next_index, collection.index_job,
+  collection.index_turn, collection.has_points
 from penstock.collections as collection
 where collection.tenant = :tenant and collection.name = :name and collection.deleted_at is null
 for update

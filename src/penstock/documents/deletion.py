@@ -98,20 +98,25 @@ async def delete_in(tx: Session, documents: list[int], reason: str, *, by: str =
 
 
 async def call_remover(tx: Session) -> None:
-    """A job that removes, unless one is there: it then comes to these, too, or the next one does within a minute.
+    """A job that removes, unless one is there: it then comes to these, too, or the next one does within a minute."""
+    await call_alone(tx, REMOVER, REMOVER_QUEUE)
+
+
+async def call_alone(tx: Session, kind: str, queue: str) -> None:
+    """A job of a kind without arguments, whose name is its unique key, unless one is there.
 
     Not by `enqueue`: a process that knows only the engine deletes, too.
     """
     [row] = await queue_sql.reserve_ids(tx, count=1)
-    if not await queue_sql.take_keys(tx, keys=[REMOVER], ids=[row[0]]):
+    if not await queue_sql.take_keys(tx, keys=[kind], ids=[row[0]]):
         return
-    lane = await sql.lane_of.value(tx, queue=REMOVER_QUEUE, kind=REMOVER)
+    lane = await sql.lane_of.value(tx, queue=queue, kind=kind)
     if lane is None:
-        lane = await sql.add_lane.value(tx, queue=REMOVER_QUEUE, kind=REMOVER)
+        lane = await sql.add_lane.value(tx, queue=queue, kind=kind)
     await queue_sql.insert_keyed_jobs.run(
-        tx, ids=[row[0]], lanes=[lane], priorities=[0], args=["{}"], delays=[None], keys=[REMOVER], keeps=[None]
+        tx, ids=[row[0]], lanes=[lane], priorities=[0], args=["{}"], delays=[None], keys=[kind], keeps=[None]
     )
-    await wake_queues(tx, [REMOVER_QUEUE])
+    await wake_queues(tx, [queue])
 
 
 async def delete_matching(

@@ -2,7 +2,7 @@
 
 -- name: collection_facts
 collection.id, collection.tenant, collection.name, collection.model, collection.chunk_size, collection.chunk_overlap,
-collection.ocr_language, collection.search_language, collection.created_at
+collection.ocr_language, collection.search_language, collection.created_at, collection.index
 
 -- name: collection_tally
 cross join lateral (

@@ -7,7 +7,7 @@ with job as (
   union
   select number::bigint from penstock.events as event
   cross join lateral (values (event.details ->> 'job'), (event.details ->> 'before')) as told(number)
-  where event.document_id = :document and event.event = 'retried' and number is not null
+  where event.document_id = :document and event.event in ('retried', 'prepared') and number is not null
 ),
 tried as (
   select job.id, live.attempts from job join penstock.jobs as live on live.id = job.id

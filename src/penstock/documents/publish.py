@@ -7,7 +7,8 @@
             …
 
 A version that is no longer the newest, or whose document is deleted, is not published: `publish` returns None, and the rows
-that were staged for it are cleaned up (cleaning.py). The SQL is in publish.sql.
+that were staged for it are cleaned up (cleaning.py). One of a collection that is searched in Qdrant waits until its points were
+counted there (awaiting.py). The SQL is in publish.sql.
 """
 
 import json
@@ -18,6 +19,7 @@ from typing import Any
 from asyncpg import Record
 
 from penstock.database import Session, statements
+from penstock.documents.awaiting import Findings, Unpublished, keep_findings
 from penstock.documents.naming import share_of
 from penstock.documents.reembedding import settle_models
 from penstock.extraction.reading import Page
@@ -110,11 +112,14 @@ async def publish(  # noqa: PLR0913  what was found, by name
     gaps: Sequence[Mapping[str, Any]] = (),
     last: Sequence[Page] = (),
     staged: Sequence[str] | None = None,
-) -> Published | None:
+    counted: bool = False,
+    head: int | None = None,
+) -> Published | Unpublished | None:
     """queued -> ready: this version is what search sees from the commit on. None if it is not the newest any more.
 
-    `last` are pages that were not kept before; `staged` the models whose vectors are there for all chunks. Raises what makes
-    the job come again when the collection's model is another one by now.
+    `last` are pages that were not kept before; `staged` the models whose vectors are there for all chunks; `counted` says that
+    its points are there, and `head` with which version it is published if that has to wait. Raises what makes the job come
+    again when the collection's model is another one by now.
     """
     while len(last) > 1 and sum(len(page.text) for page in last) > CHARACTERS:
         await _keep(tx, work.version, last[:1])
@@ -132,7 +137,14 @@ async def publish(  # noqa: PLR0913  what was found, by name
         chunks=chunks,
         words=words,
         gaps=json.dumps([dict(gap) for gap in gaps]),
+        counted=counted,
     )
+    if row is not None and row["wants_points"] and not counted:
+        staged = list(staged or [work.model])
+        found = Findings(
+            media_type, title, dict(facts or {}), pages, chunks, words, [dict(gap) for gap in gaps], staged
+        )
+        return await keep_findings(tx, work, found, head=head or work.version)
     if row is None or row["published"] is None:
         return None
     return Published(await settle_models(tx, work, row, staged=staged or [work.model]), row["seconds"])

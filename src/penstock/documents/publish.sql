@@ -17,7 +17,8 @@ on conflict (version_id, number) do update set text = excluded.text, ocr = exclu
 
 -- name: publish
 -- queued -> ready. What was live before is no more; the counts change by the difference. `published` is null if it is not the
--- newest any more. One statement for all of it, because a small document pays for every round trip.
+-- newest any more, or needs points that nobody has counted. One statement for all of it, because a small document pays for
+-- every round trip.
 with kept as (
   -- include: publish.sql keep_pages
 ),
@@ -28,6 +29,7 @@ document as materialized (
   select document.id, document.tenant, document.collection_id, document.job_id, document.live_id, live.chunks, live.words
   from penstock.documents as document left join penstock.versions as live on live.id = document.live_id
   where document.id = :document and document.version_id = :version and document.state <> 'deleted'
+    and (:counted::boolean or not (select wants_points from held))
   for no key update of document
 ),
 version as (

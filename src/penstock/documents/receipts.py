@@ -45,8 +45,12 @@ TABLES = (
     "answers",
     "blobs",
     "files",
+    "points",
 )
-HOW = "each table counted by version, document and job; each key looked for in the blob store; long postings read again"
+HOW = (
+    "each table counted by version, document and job; each key looked for in the blob store; long postings read again; points "
+    "of another index counted there"
+)
 
 
 @dataclass(frozen=True, slots=True)

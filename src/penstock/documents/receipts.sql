@@ -1,6 +1,8 @@
 -- name: unverified
+-- But for those whose points are not counted to be gone yet.
 select document_id, collection_id, version_ids, job_ids, keys, removed from penstock.receipts
 where verified_at is null and document_id > :after
+  and not exists (select from penstock.leaving_points where version_id = any (receipts.version_ids))
 order by document_id limit :most
 
 -- name: forget_blobs
@@ -18,7 +20,8 @@ select asked.document_id as document,
   (select count(*) from penstock.facts where version_id = any (receipt.version_ids))::int as facts,
   (select count(*) from penstock.extractions where version_id = any (receipt.version_ids))::int
     + (select count(*) from penstock.extraction_windows where version_id = any (receipt.version_ids))::int as answers,
-  (select count(*) from penstock.blobs where key = any (receipt.keys))::int as blobs
+  (select count(*) from penstock.blobs where key = any (receipt.keys))::int as blobs,
+  (select count(*) from penstock.leaving_points where version_id = any (receipt.version_ids))::int as points
 from unnest(:documents::bigint[]) as asked(document_id)
 join penstock.receipts as receipt on receipt.document_id = asked.document_id
 

@@ -18,7 +18,7 @@ from asyncpg import Record
 from penstock.database import Session, statements
 from penstock.documents.naming import share_of
 from penstock.engine import Penstock
-from penstock.errors import RateLimited
+from penstock.errors import RateLimited, WrongState
 
 if TYPE_CHECKING:
     from penstock.documents.publish import Work
@@ -37,6 +37,10 @@ class Superseded(Exception):
 
 class NotComplete(Exception):
     """A version came late: its vectors have to be looked at before the switch."""
+
+
+class ModelChanged(RateLimited):
+    """The collection has another model than the one that a version was prepared with: it is prepared again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,11 @@ async def choose_model(tx: Session, app: Penstock, row: Record, wanted: str) -> 
         becoming is None or await sql.is_under_way.value(tx, job=row["next_job"])
     ):
         return None
+    if row["has_points"]:
+        raise WrongState(
+            f"The vectors of {row['name']} are in Qdrant, and those of another model cannot be built there beside them: first "
+            f"`penstock reindex {row['name']} --into postgres`, then choose the model, then reindex it into qdrant again."
+        )
     if not await sql.has_documents.value(tx, collection=collection):
         await sql.change_at_once.run(tx, collection=collection, model=wanted)
     elif wanted == row["model"]:
@@ -110,7 +119,7 @@ async def settle_models(tx: Session, work: "Work", held: Record, *, staged: Sequ
     unchanged = held["model_since"] <= work.model_turn
     became = held["model_turn"] == work.model_turn + 1 and held["model"] == work.next_model and held["model"] in staged
     if not (unchanged or became):
-        raise RateLimited(
+        raise ModelChanged(
             f"The collection {work.collection_name} has another embedding model since a moment ago: the document is prepared "
             "again.",
             retry_after=1,

@@ -1,6 +1,7 @@
 """Removing what deleted documents leave behind: index rows, facts, pages, steps, versions, bytes. A receipt of it stays.
 
     delete ─▶ removals ─▶ counted ─▶ index, facts and pages removed ─▶ [last rows, receipt] ─▶ files removed ─▶ looked again
+                              └─▶ points of the other index, by a job of their own (leaving.py) ─────────────────┘
 
 Many documents of a collection go together, in short transactions with rests between them. Each begins by locking the
 documents' rows in `removals`, so that nobody removes what is being restored, or what somebody else has removed. Whoever is
@@ -16,6 +17,7 @@ from functools import partial
 
 from penstock.blobs import Store
 from penstock.database import Database, Session, Statement, statements
+from penstock.documents.leaving import note_leaving
 from penstock.documents.receipts import remove_steps, verify_receipts
 from penstock.engine.failpoint import STEP, reach
 from penstock.search import drop_vector_indexes
@@ -96,6 +98,7 @@ async def _remove(database: Database, group: Group, rest: float) -> None:
     async with database.pool.transaction() as tx:
         await fence(tx, "count")
         await _count(tx, group)
+        await note_leaving(tx, group.collection, group.versions)  # nobody can restore them any more
     await withdrawal.remove()
     for step, statement in (("facts", sql.remove_facts), ("answers", sql.remove_answers), ("pages", sql.remove_pages)):
         await _remove_bites(database, group, withdrawal, step, statement)

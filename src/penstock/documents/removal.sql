@@ -29,8 +29,12 @@ sized as (
 select document_id, collection_id from sized where chunks <= :chunks or place = 1
 
 -- name: is_anything_due
+-- A receipt whose points are not gone yet waits for those.
 select exists (select from penstock.removals where due_at <= penstock.now())
-  or exists (select from penstock.receipts where verified_at is null)
+  or exists (
+    select from penstock.receipts as receipt where receipt.verified_at is null
+      and not exists (select from penstock.leaving_points where version_id = any (receipt.version_ids))
+  )
 
 -- name: is_searched
 -- Whether search sees something of a collection, or somebody may restore something of it.
@@ -40,13 +44,13 @@ select coalesce((select sum(documents) from penstock.tallies where collection_id
 -- name: versions_of
 select version.id, version.document_id, array_remove(array_agg(distinct job.id), null) as jobs
 from penstock.versions as version
--- A retry gives a version another job, and tells of it in the story.
+-- A retry gives a version another job, and so does the wait for points; the story tells of it.
 left join lateral (
   select version.job_id as id
   union
   select number::bigint from penstock.events as event
   cross join lateral (values (event.details ->> 'job'), (event.details ->> 'before')) as told(number)
-  where event.document_id = version.document_id and event.event = 'retried'
+  where event.document_id = version.document_id and event.event in ('retried', 'prepared')
 ) as job on true
 where version.document_id = any (:documents::bigint[])
 group by version.id, version.document_id

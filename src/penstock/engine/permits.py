@@ -296,6 +296,7 @@ class Reservation:
     def __init__(self, allotments: Allotments | None) -> None:
         self._allotments = allotments
         self._permits: dict[str, list[list[Permit]]] = {}
+        self._alike: dict[str, str] = {}  # kinds that would use the permits of another one
         self.short: set[str] = set()  # kinds that got less than was wanted
 
     def __enter__(self) -> Self:
@@ -319,11 +320,21 @@ class Reservation:
         return wanted
 
     def one_of_each(self) -> list[str]:
-        """Permits for one job, of whatever kind it will be; the kinds for which there are none."""
-        kinds = self._allotments.gating if self._allotments is not None else ()
-        return [kind for kind in kinds if not self.cut(kind, 1)]
+        """Permits for one job, of whatever kind it will be; the kinds for which there are none.
+
+        Kinds that need the same have them together: with a level of 1 the first would always leave nothing for the others.
+        """
+        closed: list[str] = []
+        first: dict[frozenset[tuple[str, int]], str] = {}
+        for kind, needs in self._allotments.gating.items() if self._allotments is not None else ():
+            like = first.setdefault(frozenset(needs.items()), kind)
+            if like != kind:
+                self._alike[kind] = like
+            if not (self._permits.get(like) if like != kind else self.cut(kind, 1)):
+                closed.append(kind)
+        return closed
 
     def keep(self, kind: str, job_id: int, attempt: int) -> None:
         """This job was claimed."""
-        if self._allotments is not None and (kept := self._permits.get(kind)):
+        if self._allotments is not None and (kept := self._permits.get(self._alike.get(kind, kind))):
             self._allotments.keep((job_id, attempt), kept.pop())

@@ -84,6 +84,8 @@ RULES = (
     ("fact_is_embedded", "A fact that can be found has its vector.", "facts"),
     ("entity_is_mentioned", "An entity is mentioned by a fact.", "entities"),
     ("facts_are_of_the_live_version", "Facts are current only of the version that search sees.", "extractions"),
+    ("unpublished_is_not_live", "What waits for its points is the newest version of its document, and not live.", ""),
+    ("leaving_points_are_unseen", "The points of what search sees are not removed.", ""),
 )
 INVARIANTS = tuple(Invariant(number, *rule) for number, rule in enumerate(RULES, 1))
 

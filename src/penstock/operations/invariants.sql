@@ -362,6 +362,19 @@ select extraction.id as subject, extraction.document_id as document,
 from penstock.extractions as extraction
 join penstock.documents as document on document.id = extraction.document_id and document.state <> 'deleted'
 where extraction.id = any (:ids::bigint[]) and extraction.state = 'current' and extraction.version_id is distinct from document.live_id
+-- -- another index ---------------------------------------------------------------------------------------------------------
+
+-- name: unpublished_is_not_live
+-- Its findings go in the transaction that publishes it.
+select waiting.version_id as subject, waiting.document_id as document,
+  format('Version %s of document %s is live, and waits for its points.', waiting.version_id, waiting.document_id) as said
+from penstock.unpublished as waiting join penstock.documents as document on document.id = waiting.document_id
+where document.live_id = waiting.version_id
+
+-- name: leaving_points_are_unseen
+select leaving.version_id as subject, document.id as document,
+  format('The points of version %s shall be removed, and document %s is found by it.', leaving.version_id, document.id) as said
+from penstock.leaving_points as leaving join penstock.documents as document on document.live_id = leaving.version_id
 
 -- -- what doctor and the metrics ask --------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 Reading and OCR happen in boxes. No connection is held during any of it. What is large is written in fenced batches that
 nobody sees; the last batch, the pages, the members and the flip to the new version are one transaction with the job's end.
 OCR is the only costly part, so it alone is kept: a few pages as a step, a long scan as children with results of their own.
-What cannot be read raises: the job dies with the reason, and the document follows it (schema/0004_documents.sql).
+What cannot be read raises: the job dies with the reason, and the document follows it (schema/0004_documents.sql). A version
+whose points another index needs first is handed to the job that writes them (points.py), with all that publishing it needs.
 """
 
 import asyncio
@@ -16,10 +17,12 @@ from penstock.database import Session
 from penstock.documents import (
     Announcer,
     Published,
+    Unpublished,
     Work,
     add_members,
     count_family,
     forget_later,
+    hand_over,
     keep_pages,
     load_work,
     publish,
@@ -245,9 +248,11 @@ class Preparing:
         ctx.enter("index")
         async with ctx.finish() as tx:
             published = await self.publish(tx, work, reading, gathered, staged)
+            if isinstance(published, Unpublished):
+                await hand_over(tx, self._app, document=work.document, head=work.version, share=work.share)
             if published and (gathered.members or work.number > 1):  # an older version may have had some
                 unneeded = (await add_members(tx, self._app, work, gathered.members)).unneeded
-        if published:
+        if isinstance(published, Published):
             ends.count(published, gaps=bool(gathered.gaps))
         await self._remove(unneeded)
 
@@ -275,9 +280,19 @@ class Preparing:
         return Staged(models, len(chunks), words, last, pages)
 
     async def publish(
-        self, tx: Session, work: Work, reading: Reading, gathered: Gathered, staged: Staged
-    ) -> Published | None:
-        """The last batch and the flip to this version, in the transaction that ends the job."""
+        self,
+        tx: Session,
+        work: Work,
+        reading: Reading,
+        gathered: Gathered,
+        staged: Staged,
+        *,
+        head: int | None = None,
+    ) -> Published | Unpublished | None:
+        """The last batch and the flip to this version, in the transaction that ends the job.
+
+        Or what the flip needs is kept for the job that counts its points first, or those of all that wait with `head`.
+        """
         words = staged.words
         if staged.last is not None:
             words += await self._index.stage(tx, staged.last)
@@ -293,8 +308,9 @@ class Preparing:
             gaps=[{"page": gap.page, "reason": gap.reason} for gap in gathered.gaps],
             last=staged.pages,
             staged=staged.models,
+            head=head,
         )
-        for model in published.unwanted if published else ():
+        for model in published.unwanted if isinstance(published, Published) else ():
             await forget_later(tx, self._app, work.collection, model)
         return published
 

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from penstock import telemetry
 from penstock.documents import Published
+from penstock.documents.awaiting import PUBLISH_POINTS
 from penstock.documents.wish import PREPARE, PREPARE_PACKET
 from penstock.engine.tally import tally
 
@@ -44,7 +45,9 @@ class Ends(Collector):
 
     def collect(self) -> Iterable[Metric]:
         buried = {key: count for key, count in list(tally.outcomes.items()) if key[1] == "Bury"}
-        failed = sum(count for (kind, _, _), count in buried.items() if kind in (PREPARE, PREPARE_PACKET))
+        failed = sum(
+            count for (kind, _, _), count in buried.items() if kind in (PREPARE, PREPARE_PACKET, PUBLISH_POINTS)
+        )
         family = CounterMetricFamily(PREPARED.family, PREPARED.words, labels=PREPARED.labels)
         for outcome, count in (("ready", self.ready), ("partial", self.partial), ("failed", failed)):
             family.add_metric((outcome,), count)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from penstock.blobs import Store, Stored
-from penstock.documents import Announcer, Work, load_work
+from penstock.documents import Announcer, Published, Unpublished, Work, hand_over, load_work
 from penstock.documents.packet import Merged, Packet, PacketDocument, end_packet, keep_merged, load_packet
 from penstock.engine import Context, Penstock
 from penstock.errors import NotFound, Permanent, Unreadable
@@ -221,18 +221,23 @@ class Packing:
         missing = [each for each in packet.documents if each.first_page is None and each.member_id is not None]
         gathered = Gathered(gathered.pages, [*packet_gaps(packet), *gathered.gaps])
         ctx.enter("index")
+        told = [(part.first, part.last, part.label, part.confidence) for part in whole.parts]
+        head, publish = packet.version, self._preparing.publish
         async with ctx.finish() as tx:
             published = [
-                (await self._preparing.publish(tx, made.work, made.reading, made.gathered, made.staged), made.gathered)
+                (await publish(tx, made.work, made.reading, made.gathered, made.staged, head=head), made.gathered)
                 for made in members
             ]
-            published.append((await self._preparing.publish(tx, whole.work, whole.reading, gathered, own), gathered))
-            if published[-1][0]:
-                told = [(part.first, part.last, part.label, part.confidence) for part in whole.parts]
+            end = await publish(tx, whole.work, whole.reading, gathered, own, head=head)
+            published.append((end, gathered))
+            if isinstance(end, Published):
                 await end_packet(tx, packet, told, missing)
-        for end, found in published:
-            if end:
-                ends.count(end, gaps=bool(found.gaps))
+            elif isinstance(end, Unpublished):  # with all of its documents, when the points of all are there
+                share = whole.work.share
+                await hand_over(tx, self._app, document=packet.document, head=head, share=share, ending={"parts": told})
+        for done, found in published:
+            if isinstance(done, Published):
+                ends.count(done, gaps=bool(found.gaps))
 
     async def _stage(self, ctx: Context, each: PacketDocument, work: Work, gathered: Gathered) -> Member:
         """A document's pages, counted from its own first one."""

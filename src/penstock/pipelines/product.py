@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from penstock.blobs import Store, open_store
 from penstock.documents import Announcer, Inbox, Intake
+from penstock.documents.leaving import POINTS_QUEUE
 from penstock.documents.packet import Packets
 from penstock.engine import Penstock
 from penstock.extraction import Boxes
@@ -31,13 +32,18 @@ from penstock.pipelines.memo import QUEUE as MEMOS_QUEUE
 from penstock.pipelines.memo import Remembering
 from penstock.pipelines.message import Taking
 from penstock.pipelines.packet import Packing
+from penstock.pipelines.points import LIMIT as QDRANT_LIMIT
+from penstock.pipelines.points import Points
+from penstock.pipelines.reconciling import Reconciling
 from penstock.pipelines.redriving import QUEUE as REDRIVE_QUEUE
 from penstock.pipelines.redriving import SLOTS as REDRIVE_SLOTS
 from penstock.pipelines.redriving import Redriving
 from penstock.pipelines.reembedding import Reembedding
+from penstock.pipelines.reindexing import Reindexing
 from penstock.pipelines.removal import Removal
 from penstock.pipelines.trigger import Trigger
 from penstock.pipelines.upkeep import Upkeep
+from penstock.search.qdrant import open_qdrant
 from penstock.settings import Settings
 
 QUEUE = "documents"
@@ -45,6 +51,7 @@ INBOX_QUEUE = "inbox"
 UPKEEP_QUEUE = "upkeep"
 MODELS_QUEUE = "models"
 MODEL_CALLS = 8  # of the whole fleet to one remote model at a time
+QDRANT_REST = "10s"  # of its breaker, when it opens first
 
 
 class Product:
@@ -84,6 +91,8 @@ class Product:
         reembedding = Reembedding(self.app, self.models)
         self.app.job(queue=MODELS_QUEUE, timeout="3d", retries=10)(reembedding.reembed_collection)
         self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=10)(reembedding.forget_vectors)
+        self.qdrant = open_qdrant(self.settings.qdrant)
+        self._add_points(removal)
         self.app.schedule("tidy-documents", "every 1m", self.app.kinds["tidy_documents"](), overlap="skip")
         self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(Checking(self.app, self.store).check_documents)
         self.app.schedule("check-documents", "every 5m", self.app.kinds["check_documents"](), overlap="skip")
@@ -100,6 +109,26 @@ class Product:
         self.announcer.also.append(trigger.committed)
         return trigger
 
+    def _add_points(self, removal: Removal) -> None:
+        """What another index needs. Without one, a job that needs it waits for somebody who has it."""
+        chosen = self.settings.qdrant
+        uses = {}
+        if self.qdrant is not None:
+            self.app.limit(QDRANT_LIMIT, chosen.permits, rest=QDRANT_REST)
+            uses = {QDRANT_LIMIT: 1}
+        points = Points(self.app, self.qdrant, self.announcer, removal)
+        reindexing = Reindexing(self.app, self.qdrant)
+        self.app.job(queue=POINTS_QUEUE, timeout="1h", retries=10, uses=uses)(points.publish_points)
+        self.app.job(queue=POINTS_QUEUE, timeout="1h", retries=10, uses=uses)(points.remove_points)
+        self.app.job(queue=POINTS_QUEUE, timeout="1h", retries=10, uses=uses)(reindexing.forget_points)
+        self.app.job(queue=MODELS_QUEUE, timeout="3d", retries=10)(reindexing.reindex_collection)
+        self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=10)(reindexing.drop_vector_index)
+        reconciling = Reconciling(self.app, self.qdrant)
+        self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1, uses=uses)(reconciling.reconcile_points)
+        if self.qdrant is not None:
+            call = self.app.kinds["reconcile_points"]()
+            self.app.schedule("reconcile-points", "every 10m", call, overlap="skip")
+
     @property
     def settings(self) -> Settings:
         return self.app.settings
@@ -114,6 +143,7 @@ class Product:
             UPKEEP_QUEUE: 3,
             REDRIVE_QUEUE: REDRIVE_SLOTS,
             MODELS_QUEUE: 1,
+            POINTS_QUEUE: self.settings.qdrant.permits if self.qdrant else 1,
             LLM_QUEUE: self.completing.slots,
             CRAWL_QUEUE: self.settings.crawl.at_once,
             KNOWLEDGE_QUEUE: KNOWLEDGE_SLOTS,
@@ -130,6 +160,8 @@ class Product:
         await self.boxes.close()
         await self.models.aclose()
         await self.completing.aclose()
+        if self.qdrant is not None:
+            await self.qdrant.aclose()
         await self.announcer.close()
         if self.trigger is not None:
             await self.trigger.close()

@@ -8,6 +8,7 @@ import asyncio
 
 from penstock.blobs import Store
 from penstock.documents import is_anything_due, remove_deleted
+from penstock.documents.leaving import call_leaving
 from penstock.engine import Context, JobId, Kind, Penstock
 
 PATIENCE = 15.0  # seconds
@@ -30,6 +31,8 @@ class Removal:
         while True:
             done = await remove_deleted(self._app.database, self._store)
             removed += done
+            if done:
+                await call_leaving(self._app)
             if loop.time() > deadline or not await is_anything_due(self._app.database):
                 return removed
             if not done:

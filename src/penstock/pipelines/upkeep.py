@@ -13,6 +13,8 @@ from penstock.documents import (
     reconcile,
     sweep_answers,
 )
+from penstock.documents.leaving import call_leaving
+from penstock.documents.reindexing import end_abandoned
 from penstock.engine import Context, Kind, Penstock
 from penstock.knowledge.crawl import sweep_crawls
 from penstock.models import Models
@@ -46,6 +48,8 @@ class Upkeep:
             "blobs": await collect_blobs(database, self._store, database.settings.blobs.collect_after),
         }
         await self._removal.call()
+        await call_leaving(self._app)
+        await end_abandoned(database, self._app)
         for each in await needs_folding(database):
             await self._app.enqueue(
                 self.fold_call(collection=each.collection, model=each.model),

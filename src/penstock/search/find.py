@@ -3,7 +3,8 @@
     found = await find(database, models, Query("how deep is it", [CollectionRef(1, "static", "english")]))
 
 All statements of a question share one snapshot: what it counts, ranks and shows is of one moment. PostgreSQL hands out the
-postings of the words as packed bytes; the arithmetic happens here, in a thread, while the server looks for the vectors.
+postings of the words as packed bytes; the arithmetic happens here, in a thread, while the server looks for the vectors. Another
+index is asked before the snapshot is taken, and believed only in what the snapshot confirms (outside.py).
 """
 
 import asyncio
@@ -17,6 +18,8 @@ from penstock.errors import ConnectionLost
 from penstock.search.lookup import rank_postings, read_postings
 from penstock.search.moment import look_around
 from penstock.search.near import nearest
+from penstock.search.outside import Asked, Outside, TooFew
+from penstock.search.qdrant import Qdrant
 from penstock.search.query import Found, Hit, Query
 from penstock.search.rank import DEPTH, VECTORS_WEIGHT, WORDS_WEIGHT, Ranking, fuse, join
 from penstock.search.show import phrases_of, show_hits, with_phrases
@@ -42,25 +45,31 @@ class Opens(Protocol):
     def open(self, name: str) -> Embeds: ...
 
 
-async def find(database: Database, models: Opens, query: Query) -> Found:
-    """One page of the chunks that answer best."""
+async def find(database: Database, models: Opens, query: Query, qdrant: Qdrant | None = None) -> Found:
+    """One page of the chunks that answer best; `qdrant` is for collections that are searched there."""
     began = time.monotonic()
     hits: list[Hit] = []
     more = False
+    outside = Outside(qdrant, query, _depth(query))
     if query.collections and query.text.strip():
         asked = await _embed(models, query)
-        for tries_left in reversed(range(TRIES)):
+        await outside.ask(asked)
+        tries_left = TRIES
+        while tries_left:
             try:
                 async with _snapshot(database, _depth(query)) as tx:
-                    hits, more = await _answer(tx, query, asked)
+                    hits, more = await _answer(tx, query, asked, outside)
                 break
+            except TooFew:  # once: what is deeper has been asked for then
+                await outside.ask_deeper(asked)
             except ConnectionLost:  # only reads: they can be done again
+                tries_left -= 1
                 if not tries_left:
                     raise
-    return Found(hits, more, time.monotonic() - began)
+    return Found(hits, more, time.monotonic() - began, outside.fallback)
 
 
-async def _embed(models: Opens, query: Query) -> "dict[str, NDArray[np.float32]]":
+async def _embed(models: Opens, query: Query) -> Asked:
     """The question by each model that is asked, unless it means nothing to it."""
     if query.mode == "words":
         return {}
@@ -95,21 +104,21 @@ async def _snapshot(database: Database, depth: int) -> AsyncIterator[Session]:
         yield tx
 
 
-async def _answer(tx: Session, query: Query, asked: "dict[str, NDArray[np.float32]]") -> tuple[list[Hit], bool]:
-    ranking = await _rank(tx, query, asked)
+async def _answer(tx: Session, query: Query, asked: Asked, outside: Outside) -> tuple[list[Hit], bool]:
+    ranking = await _rank(tx, query, asked, outside)
     last = query.offset + query.k
     page = Ranking(ranking.keys[query.offset : last], ranking.scores[query.offset : last])
     return await show_hits(tx, page, query), len(ranking.keys) > last
 
 
-async def _rank(tx: Session, query: Query, asked: "dict[str, NDArray[np.float32]]") -> Ranking:
+async def _rank(tx: Session, query: Query, asked: Asked, outside: Outside) -> Ranking:
     moment = await look_around(tx, query)
     if query.mode == "vectors":
-        return join([await nearest(tx, query, moment, each, _depth(query)) for each in asked.items()])
+        return join([await nearest(tx, query, moment, each, outside) for each in asked.items()])
     read = await read_postings(tx, query, moment)
     scoring = asyncio.create_task(rank_postings(read, moment))  # goes on while the server looks at vectors
     try:
-        near = [await nearest(tx, query, moment, each, _depth(query)) for each in asked.items()]
+        near = [await nearest(tx, query, moment, each, outside) for each in asked.items()]
     finally:
         words = await scoring
     if phrases := phrases_of(query.text):

@@ -48,7 +48,9 @@ async def fold(database: Database, collection: int, model: str) -> int:
             return 0
         moved = await fold_postings(database, collection)
         chunks = await sql.live_chunks.value(session, collection=collection)
-        if chunks > database.settings.search.exact_up_to and await VectorTable(model).exists(session):
+        # Vectors that are searched in Qdrant stay where they are: an index for them would be read by nobody.
+        here = await sql.is_searched_here.value(session, collection=collection)
+        if here and chunks > database.settings.search.exact_up_to and await VectorTable(model).exists(session):
             moved += await _fold_vectors(database, session, collection, model)
         return moved
     finally:

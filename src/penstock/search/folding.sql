@@ -10,5 +10,8 @@ order by batch.collection_id
 -- Until the session ends.
 select pg_try_advisory_lock(hashtext('penstock fold'), :collection::int)
 
+-- name: is_searched_here
+select 'postgres' in (index, coalesce(next_index, index)) from penstock.collections where id = :collection
+
 -- name: live_chunks
 select coalesce(sum(chunks), 0)::bigint from penstock.tallies where collection_id = :collection

@@ -22,6 +22,7 @@ class CollectionRef:
     id: int
     model: str
     language: str
+    index: str = "postgres"  # where its vectors are searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,12 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One page of hits, the best first; whether there are more; and how many seconds it took."""
+    """One page of hits, the best first; whether there are more; and how many seconds it took.
+
+    `fallback` says, in a sentence, that an index did not answer and what was done instead.
+    """
 
     hits: list[Hit]
     more: bool
     took: float
+    fallback: str = ""

@@ -111,6 +111,21 @@ union all
 select ordinal from penstock.folded_model where collection_id = :collection and version_id = :version
 order by ordinal
 
+-- name: read_points
+-- Vectors as numbers, of some chunks of versions; those of a page of chunks are read at a time.
+select vector.version_id as version, vector.ordinal, vector.collection_id as collection, vector.embedding::real[] as vector
+from unnest(:versions::bigint[], :firsts::int[], :stops::int[]) as span(version_id, first, stop)
+cross join lateral (
+  select * from penstock.vectors_model as fresh
+  where fresh.collection_id = :collection and fresh.version_id = span.version_id
+    and fresh.ordinal >= span.first and fresh.ordinal < span.stop
+  union all
+  select * from penstock.folded_model as folded
+  where folded.collection_id = :collection and folded.version_id = span.version_id
+    and folded.ordinal >= span.first and folded.ordinal < span.stop
+) as vector
+order by version, ordinal
+
 -- name: indexed_collections
 -- Those whose folded vectors have an index that is complete.
 select asked.id from unnest(:collections::int[]) as asked(id)

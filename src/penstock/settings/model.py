@@ -24,6 +24,7 @@ from penstock.settings.knowledge import KnowledgeSettings, SchemaSettings, unkno
 from penstock.settings.llm import LlmSettings, incomplete_llms
 from penstock.settings.memos import MemoSettings
 from penstock.settings.outside import MODEL_NAME, BlobSettings, FetchSettings, ModelSettings
+from penstock.settings.qdrant import QdrantSettings, missing_qdrant
 from penstock.settings.rates import RateSettings
 from penstock.settings.section import Section
 from penstock.settings.values import Bytes, DatabaseUrl, Duration, Folder, Memory, Size, Unset, Whole, format_duration
@@ -169,6 +170,7 @@ class CollectionSettings(Section):
     )
     ocr_language: str = Field("en", pattern=r"^[a-z_]{2,20}$", description="The language of its scans.")
     search_language: str = Field("english", pattern=r"^[a-z]{2,20}$", description="Whose word endings search ignores.")
+    index: Literal["postgres", "qdrant"] = Field("postgres", description="Where its vectors are searched.")
 
 
 class SearchSettings(Section):
@@ -241,6 +243,7 @@ class Settings(Section):
     llms: dict[str, LlmSettings] = Field(default_factory=dict)
     knowledge: KnowledgeSettings = KnowledgeSettings()
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
+    qdrant: QdrantSettings = QdrantSettings()
     packet: PacketSettings = PacketSettings()
     memos: MemoSettings = MemoSettings()
     bus: BusSettings = BusSettings()
@@ -290,6 +293,7 @@ def _conflicts(settings: Settings, name: Callable[[str], str]) -> Iterator[str]:
                 yield f"{name(f'models.{key}.{part}')} is not set. The model {key} cannot be used without it."
     yield from incomplete_llms(settings.llms, name)
     yield from unknown_llm(settings.knowledge, settings.llms, name)
+    yield from missing_qdrant(settings.collections.index, settings.qdrant, name)
     yield from _incomplete_sources(settings, name)
     if embedded and settings.api.port == postgres.port != 0:
         yield f"{name('api.port')} and {name('postgres.port')} are both {postgres.port}. Change one of them."

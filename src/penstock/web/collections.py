@@ -1,7 +1,7 @@
 """`/api/collections`: create, list, show with counts, rename and change, delete."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Response
@@ -26,6 +26,7 @@ class CollectionSettings(BaseModel):
     chunk_overlap: int | None = Field(None, description="Characters that a chunk shares with the one before.")
     ocr_language: str | None = Field(None, description="The language of its scans.")
     search_language: str | None = Field(None, description="Whose word endings search ignores.")
+    index: Literal["postgres", "qdrant"] | None = Field(None, description="Where its vectors are searched.")
 
 
 class NewCollection(CollectionSettings):
@@ -52,6 +53,10 @@ class CollectionShown(BaseModel):
     chunk_overlap: int
     ocr_language: str
     search_language: str
+    index: str = Field(description="Where its vectors are searched: postgres or qdrant.")
+    next_index: str | None = Field(description="The index that is being built beside it; null when none is.")
+    reindexed: int | None = Field(description="Chunks that are in the next index.")
+    to_reindex: int | None = Field(description="Chunks in all, while there is a next index.")
     next_model: str | None = Field(description="The model that it is becoming, beside the other; null when it is not.")
     reembedded: int | None = Field(description="Chunks that have vectors of the next model.")
     to_reembed: int | None = Field(description="Chunks in all, while there is a next model.")

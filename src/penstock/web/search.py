@@ -56,6 +56,7 @@ class FoundShown(BaseModel):
     hits: list[HitShown]
     more: bool = Field(description="Whether there are hits behind these: give offset.")
     took_ms: float
+    fallback: str | None = Field(None, description="That an index did not answer, and what was done instead.")
 
 
 @routes.get("")
@@ -82,7 +83,9 @@ async def find(  # noqa: PLR0913  a parameter of the request is an argument
         caller.product.models,
         search.Query(
             text=q,
-            collections=[search.CollectionRef(each.id, each.model, each.search_language) for each in chosen],
+            collections=[
+                search.CollectionRef(each.id, each.model, each.search_language, each.index) for each in chosen
+            ],
             k=k,
             offset=offset,
             metadata=decode_metadata(metadata, "metadata") or None,
@@ -92,9 +95,11 @@ async def find(  # noqa: PLR0913  a parameter of the request is an argument
             mode=mode,
             neighbours=neighbours,
         ),
+        caller.product.qdrant,
     )
     hits = [HitShown.model_validate(hit) for hit in found.hits]
-    return FoundShown(hits=hits, more=found.more, took_ms=round(found.took * 1000, 1))
+    took = round(found.took * 1000, 1)
+    return FoundShown(hits=hits, more=found.more, took_ms=took, fallback=found.fallback or None)
 
 
 async def choose(caller: Caller, names: list[str] | None) -> list[Collection]:

@@ -7,7 +7,7 @@ from penstock.client.decoding import decode
 from penstock.client.errors import NotFound
 from penstock.client.results import Collection
 
-Setting = str | int | None  # model, chunk_size, chunk_overlap, ocr_language, search_language
+Setting = str | int | None  # model, chunk_size, chunk_overlap, ocr_language, search_language, index
 
 
 class AsyncCollections:

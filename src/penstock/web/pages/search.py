@@ -44,7 +44,9 @@ async def find(  # noqa: PLR0913  a parameter of the request is an argument
             caller.product.models,
             search.Query(
                 text=q,
-                collections=[search.CollectionRef(each.id, each.model, each.search_language) for each in among],
+                collections=[
+                    search.CollectionRef(each.id, each.model, each.search_language, each.index) for each in among
+                ],
                 k=PAGE,
                 offset=offset,
                 media_types=[media_type] if "/" in media_type else [],
@@ -52,6 +54,7 @@ async def find(  # noqa: PLR0913  a parameter of the request is an argument
                 until=parse_day(until),
                 mode=mode,
             ),
+            caller.product.qdrant,
         )
     return show(
         request,
