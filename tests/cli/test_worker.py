@@ -89,7 +89,7 @@ async def test_without_an_application_it_serves_documents(yard: Yard) -> None:
     worker = await yard.worker("--port", "0", place="")
     await worker.until("worker started")
     [row] = await yard.run("select queues, kinds from penstock.workers")
-    assert row["queues"] == ["crawl", "documents", "inbox", "memos", "models", "redrive", "upkeep"]
+    assert {"documents", "inbox", "models", "redrive", "upkeep"} <= set(row["queues"])
     assert {"prepare_document", "ocr_pages"} < set(row["kinds"])
     assert (await fetch(address_of(worker), "/health/ready"))[0] == 200
     os.kill(worker.pid, signal.SIGTERM)

@@ -1,10 +1,14 @@
 """What follows from verdicts, without a database or a model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from penstock.engine.kinds import encode_args
 from penstock.memos.batch import Batch, Line
 from penstock.memos.finding import MOST, TEXT_MAX, Finding, read_findings
+from penstock.memos.prompt import find_question, find_schema
 from penstock.memos.verdict import NEAR, Node, Pair, choose_pairs, decide, read_verdicts
 
 MARK = "feedface"
@@ -60,6 +64,13 @@ def pair(newer: int, older: Node, cosine: float = 0.9) -> Pair:
 def test_what_cannot_be_believed_is_left_out_and_counted(bad: dict[str, object]) -> None:
     findings, rejected = read_findings({"memos": [found(**bad), found(text="The rest counts.")]}, BATCH)
     assert ([each.text for each in findings], rejected) == (["The rest counts."], 1)
+
+
+@pytest.mark.parametrize("text", ["\x01" * 100_000, '"' * 100_000, "\n" * 100_000, "\U0001f600" * 100_000])
+def test_the_longest_batch_is_a_question_that_can_be_asked(text: str) -> None:
+    """As JSON within JSON, whatever is in it: of so many characters as a batch may have, or of one message alone."""
+    question = find_question(replace(BATCH, lines=[Line(5, "Ann", text, "")]))
+    encode_args("llm.complete.main", {"messages": question, "schema": find_schema(BATCH.kinds)})
 
 
 def test_findings_come_in_the_order_in_which_they_were_said() -> None:

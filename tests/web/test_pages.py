@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from penstock.engine import listing
 from penstock.pipelines import Product
 from penstock.web.pages import ROUTERS
 from tests.web.conftest import Answer, Api
@@ -217,6 +218,19 @@ async def test_the_queue_by_forms(api: Api) -> None:
     assert "cancelled" in check(await get(api, f"/jobs/{job}")).text
     await send(api, "/jobs/resume", **held)
     assert (await api.get("/api/pauses")).json == []
+
+
+async def test_jobs_are_looked_through_in_portions(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "WINDOW", 2)
+    await api.make("mill")
+    for number in range(3):
+        await api.put(f"{number}.txt")
+    page = check(await get(api, "/jobs?kind=nothing"))
+    assert "None among the jobs that were looked through" in page.text
+    first = (await api.get("/api/jobs?kind=nothing")).json
+    assert first["items"] == []
+    assert (await api.get(f"/api/jobs?kind=nothing&after={first['next']}")).json == {"items": [], "next": None}
+    assert "No live job" in check(await get(api, f"/jobs?kind=nothing&after={first['next']}")).text
 
 
 async def test_text_that_cannot_be_kept(api: Api) -> None:

@@ -39,7 +39,7 @@ class MemoSettings(Section):
     )
     batch: Whole = Field(50, ge=1, le=1_000, description="Messages of a stream that are read at a time, at most.")
     characters: Whole = Field(
-        40_000, ge=1_000, le=400_000, description="Characters of them, at most; a longer message is read alone."
+        40_000, ge=1_000, le=100_000, description="Characters of them, at most; a longer message is read alone."
     )
     at_once: Whole = Field(
         4, ge=1, le=100, description="Batches that a worker handles at once; those that wait for a model do not count."
