@@ -8,16 +8,16 @@ The worker has a pool of two connections; how many it has at the server is looke
 
 import asyncio
 import shutil
+import sys
 from pathlib import Path
 
-import aiohttp
 import asyncpg
 import psutil
 
 from benchmarks.documents.product import TIMEOUT, Installed
 from benchmarks.models.server import ModelServer, model_server
 from benchmarks.report import Row, ratio
-from benchmarks.stage import SideFailed, Stage
+from benchmarks.stage import ROOT, SideFailed, Stage
 from penstock.pipelines import Product
 from penstock.settings import DatabaseUrl
 
@@ -62,18 +62,15 @@ async def measure(stage: Stage) -> list[Row]:
 
 
 async def _bare(server: ModelServer) -> float:
-    """As many at once, and nothing kept."""
+    """As many at once, in a process of its own, and nothing kept."""
     await server.begin()
-    body = {"model": "slow", "messages": [{"role": "user", "content": PROMPT}], "max_tokens": 4096, "temperature": 0.0}
-    numbers = iter(range(WARM + COUNTED + REST))
-
-    async def client(http: aiohttp.ClientSession) -> None:
-        for _ in numbers:
-            async with http.post(f"{server.url}/chat/completions", json=body) as answer:
-                await answer.json()
-
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-        await asyncio.gather(*(client(http) for _ in range(IN_FLIGHT)))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "benchmarks.models.bare", server.url, str(WARM + COUNTED + REST), str(IN_FLIGHT)),
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(TIMEOUT):
+        await process.communicate(PROMPT.encode())
     return _rate((await server.counts())["answered"])
 
 
