@@ -427,6 +427,25 @@ MUTANTS = (
         "told_allotments",
     ),
     Mutant(
+        "outage-charged",
+        "an outage of the other side uses up the tries of whoever meets it",
+        "executor.py",
+        "isinstance(error, Unavailable) and context.excused and context.job.attempt <= FREE_TRIES",
+        "False",
+        ("tests/pipelines/test_completing.py::test_a_lone_question_outlasts_an_outage",),
+    ),
+    Mutant(
+        "outage-for-ever",
+        "a request that alone fails is never given up",
+        "allotment.py",
+        "return before == self._answered",
+        "return True",
+        (
+            "tests/engine/test_permits.py::test_a_failure_is_excused_until_others_are_answered",
+            "tests/pipelines/test_completing.py::test_a_question_that_fails_while_others_are_answered_is_given_up",
+        ),
+    ),
+    Mutant(
         "budget-without-lock",
         "two workers that start at once both take the last connections",
         "budget.sql",
