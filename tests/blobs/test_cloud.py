@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,20 @@ async def test_a_bucket_that_cannot_be_reached(tmp_path: Path, monkeypatch: pyte
         assert SECRET not in str(caught.value)
         assert "\n" not in str(caught.value)
         assert caught.value.__cause__ is None
+
+
+async def test_a_bucket_that_hangs_ends_with_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cloud, "CLIENT", cloud.CLIENT | {"timeout": timedelta(seconds=0.2)})
+    monkeypatch.setattr(cloud, "RETRY", {"max_retries": 0})
+
+    async def never(method: str, target: str) -> tuple[int, bytes]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with bucket_that(never, tmp_path) as store:
+        for call in (store.write(pieces(b"x"), most=1), store.remove("a" * 32), keys_of(store), _read(store)):
+            with pytest.raises(Transient, match=r"s3://bucket/p failed: .*Check blobs.url, its access and the network"):
+                await asyncio.wait_for(call, 30)
 
 
 async def _read(store: Store) -> None:

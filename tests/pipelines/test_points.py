@@ -408,7 +408,9 @@ async def test_there_and_back_without_a_gap(
         assert await names(product) == dict.fromkeys([*(f"{n}.txt" for n in range(8)), "late.txt"], 4)
 
         await change_collection(product.app, "far", index="postgres")
-        await until_index(product, "postgres")
+        found = await until_index(product, "postgres")
+        hnsw = f"select to_regclass('penstock.folded_vectors_static_{found.id}') is not null as there"
+        assert (await rows(product, hnsw))[0]["there"], "a large collection has its index before the switch"
 
         async def forgotten() -> bool:
             return not (await rows(product, "select has_points from penstock.collections where name = 'far'"))[0][0]
@@ -416,6 +418,14 @@ async def test_there_and_back_without_a_gap(
         await until(forgotten)
         assert await qdrant_server.count(name) == 0
         assert sum((await names(product)).values()) == 36
+
+        await change_collection(product.app, "far", index="qdrant")
+        await until_index(product, "qdrant")
+
+        async def dropped() -> bool:
+            return not (await rows(product, hnsw))[0]["there"]
+
+        await until(dropped)
         stop.set()
         await asking
         assert seen == {32}

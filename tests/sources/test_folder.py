@@ -69,7 +69,10 @@ async def test_files_are_taken_when_they_are_complete(
     """Heard of by watchfiles, long before the next look; or found by looking."""
     if not watched:
         monkeypatch.setitem(sys.modules, "watchfiles", None)
-    every = {"poll_every": "1h" if watched else "100ms", "settle": "1s"}  # a busy machine sleeps longer than it was told to
+    every = {
+        "poll_every": "1h" if watched else "100ms",
+        "settle": "1s",
+    }  # a busy machine sleeps longer than it was told to
     async with watching(database_url, tmp_path, pattern="*.txt, *.md", **every) as (product, source, top):
         put(tmp_path / "outside.txt")
         for name in (

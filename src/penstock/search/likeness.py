@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 templates = statements(__file__)
 
 MANY = 20_000  # rows from which an index is worth more than it costs each new row
-GROUPS = {"facts": "collections", "memos": "streams"}  # what a table's vectors are grouped by
+OWNERS = ("facts", "memos")  # tables whose rows have vectors; they are grouped by collection and by stream
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Likeness:
     schema: str = "public"  # of pgvector
 
     def __post_init__(self) -> None:
-        if self.of not in GROUPS or not MODEL.fullmatch(self.model):
+        if self.of not in OWNERS or not MODEL.fullmatch(self.model):
             raise ValueError(f"there are no vectors of {self.of!r} by {self.model!r}")
 
     def statement(self, name: str, dimensions: int = 0) -> Statement:
         """A statement of likeness.sql with these names in it; they are checked words and whole numbers."""
         statement: Statement = copy.copy(getattr(templates, name))
         text = re.sub(r"\bnear_table(\w*)", rf'"{self.of}_near_{self.model}\1"', statement.text)
-        text = text.replace("owner_table", self.of).replace("group_table", GROUPS[self.of])
+        text = text.replace("owner_table", self.of)
         statement.text = text.replace("dimensions_number", str(int(dimensions))).replace("vector_schema", self.schema)
         return statement
 
@@ -57,7 +57,7 @@ class Likeness:
         if found is None:
             async with making(database) as (session, schema):
                 made = Likeness(self.of, self.model, schema)
-                for step in ("create", "store_in_the_row", "index_groups", "guard"):
+                for step in ("create", "store_in_the_row", "index_groups", f"guard_{self.of}"):
                     await made.statement(step, dimensions).run(session)
         elif found != dimensions:
             raise DatabaseUnsuitable(
@@ -107,7 +107,7 @@ async def models_of(session: Session, of: str) -> list[str]:
 async def build_missing_indexes(database: Database) -> int:
     """For upkeep: an index for each table that has grown large; how many were built."""
     built = 0
-    for of in GROUPS:
+    for of in OWNERS:
         for model in await database.pool.repeat(partial(models_of, of=of)):
             likeness = Likeness(of, model)
             if await database.pool.repeat(likeness.needs_index):

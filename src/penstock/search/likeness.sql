@@ -1,5 +1,5 @@
--- The tables are named after what they belong to and a model. likeness.py puts names in place of `near_table`, `owner_table`,
--- `group_table` and `vector_schema`, a number in place of `dimensions_number`.
+-- The tables are named after what they belong to and a model. likeness.py puts names in place of `near_table`, `owner_table`
+-- and `vector_schema`, a number in place of `dimensions_number`.
 
 -- name: dimensions
 -- Of the table, if there is one.
@@ -24,8 +24,13 @@ alter table penstock.near_table alter column embedding set storage plain
 -- name: index_groups
 create index if not exists near_table_of_group on penstock.near_table (group_id)
 
--- name: guard
-select penstock.guard('penstock.near_table', 'group_id = any (array(select id::bigint from penstock.group_table))', false)
+-- name: guard_facts
+-- A request sees those of its tenant's collections: an array, which is made once, for there are few of them.
+select penstock.guard('penstock.near_table', 'group_id = any (array(select id::bigint from penstock.collections))', false)
+
+-- name: guard_memos
+-- There may be 100,000 streams, and of those that are asked for few: each is looked up.
+select penstock.guard('penstock.near_table', 'exists (select from penstock.streams where streams.id = group_id)', false)
 
 -- name: put
 insert into penstock.near_table (id, group_id, embedding)
