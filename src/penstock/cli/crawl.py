@@ -4,10 +4,9 @@ It needs no API. When a worker is alive, the work is the worker's; when none is,
 documents are over.
 """
 
-import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -100,10 +99,11 @@ def begin(
 
 async def _follow(product: "Product", crawl: int, *, quiet: bool) -> None:
     """Until it is over and its documents are prepared. Who is interrupted leaves it to others, or to the same command again."""
+    from penstock.cli.working import worker_for
     from penstock.documents import watch_changes
 
     with _display(quiet=quiet) as show:
-        async with _worker(product), watch_changes(product.app.database) as changed:
+        async with worker_for(product, CRAWL), watch_changes(product.app.database) as changed:
             while True:
                 with suppress(DatabaseTrouble):  # it passes: look again
                     found = await show_crawl(product.app, crawl, tenant=product.settings.tenant)
@@ -111,24 +111,6 @@ async def _follow(product: "Product", crawl: int, *, quiet: bool) -> None:
                     if found.is_over and not found.unprepared:
                         return
                 await changed.wait(LOOK_EVERY)
-
-
-@asynccontextmanager
-async def _worker(product: "Product") -> "AsyncIterator[None]":
-    """This process, when no other one would do it."""
-    from penstock.cli.watching import sql
-
-    if await product.app.database.pool.repeat(lambda session: sql.is_served.value(session, kind=CRAWL)):
-        yield
-        return
-    typer.echo("No worker is running: working here until it is done.", err=True)
-    working = asyncio.create_task(product.app.work(concurrency=product.slots), name="work here")
-    try:
-        yield
-    finally:
-        working.cancel()
-        with suppress(asyncio.CancelledError):
-            await working
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 
-from penstock.cli.reembedding import worker_for
+from penstock.cli.working import worker_for
 from penstock.database import statements
 from penstock.documents import Collection, watch_changes
 from penstock.engine.wording import counted

@@ -3,16 +3,14 @@
 Whoever follows works on it, if nobody else does.
 """
 
-import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from penstock.cli.watching import sql
+from penstock.cli.working import worker_for
 from penstock.documents import Collection, find_collection, watch_changes
 from penstock.documents.reembedding import REEMBED
 from penstock.documents.reindexing import REINDEX
@@ -34,22 +32,6 @@ async def follow(product: Product, collection: Collection, *, as_json: bool) -> 
                 if found.is_stuck or (found.next_model is None and found.next_index is None):
                     return found
                 await changed.wait(LOOK_EVERY)
-
-
-@asynccontextmanager
-async def worker_for(product: Product, kind: str) -> AsyncIterator[None]:
-    """This process, when no other one would do jobs of this kind."""
-    if await product.app.database.pool.repeat(lambda session: sql.is_served.value(session, kind=kind)):
-        yield
-        return
-    typer.echo("No worker is running: working here until it is done.", err=True)
-    working = asyncio.create_task(product.app.work(concurrency=product.slots), name="work here")
-    try:
-        yield
-    finally:
-        working.cancel()
-        with suppress(asyncio.CancelledError):
-            await working
 
 
 @contextmanager
