@@ -117,10 +117,10 @@ async def test_what_was_replaced_since_it_was_listed_is_taken_once(
 
 
 async def test_what_cannot_be_taken_is_a_dead_letter_once(
-    cloud: servers.Cloud, database_url: DatabaseUrl, tmp_path: Path
+    cloud: servers.Cloud, database_url: DatabaseUrl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with listing(database_url, tmp_path, cloud) as (product, source):
-        product.settings.limits.__dict__["bytes"] = 100
+        monkeypatch.setitem(product.settings.limits.__dict__, "bytes", 100)  # all products of the process share it
         await put(source, "large.txt", "x" * 101)
         await put(source, "a/ /b.txt")
         await put(source, "good.txt")

@@ -147,7 +147,7 @@ async def test_what_cannot_be_taken_is_a_dead_letter_once(
 ) -> None:
     monkeypatch.setattr(folder, "PATIENCE", 0)
     async with watching(database_url, tmp_path) as (product, source, top):
-        product.settings.limits.__dict__["bytes"] = 100
+        monkeypatch.setitem(product.settings.limits.__dict__, "bytes", 100)  # all products of the process share it
         put(top / "large.txt", "x" * 101)
         put(top / "back\\slash.txt")
         put(top / "bell\a.txt")
