@@ -11,6 +11,8 @@ Importing it loads neither the engine nor the HTTP library. `_async` is written 
 
 from penstock.client._async import AsyncClient as AsyncClient
 from penstock.client._sync import Client as Client
+from penstock.client.crawl_results import Crawl as Crawl
+from penstock.client.crawl_results import CrawlPage as CrawlPage
 from penstock.client.errors import BadAnswer as BadAnswer
 from penstock.client.errors import BadKey as BadKey
 from penstock.client.errors import BadRequest as BadRequest
@@ -41,8 +43,6 @@ from penstock.client.errors import WrongState as WrongState
 from penstock.client.results import Accepted as Accepted
 from penstock.client.results import AcceptedPacket as AcceptedPacket
 from penstock.client.results import Collection as Collection
-from penstock.client.results import Crawl as Crawl
-from penstock.client.results import CrawlPage as CrawlPage
 from penstock.client.results import Document as Document
 from penstock.client.results import FileAnswer as FileAnswer
 from penstock.client.results import Found as Found

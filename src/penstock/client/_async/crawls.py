@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator, Sequence
 
 from penstock.client._async.wire import AsyncWire
+from penstock.client.crawl_results import BegunCrawl, Crawl, CrawlPage
 from penstock.client.decoding import decode
-from penstock.client.results import BegunCrawl, Crawl, CrawlPage, Why
+from penstock.client.results import Why
 
 
 class AsyncCrawls:

@@ -4,8 +4,9 @@
 from collections.abc import Iterator, Sequence
 
 from penstock.client._sync.wire import Wire
+from penstock.client.crawl_results import BegunCrawl, Crawl, CrawlPage
 from penstock.client.decoding import decode
-from penstock.client.results import BegunCrawl, Crawl, CrawlPage, Why
+from penstock.client.results import Why
 
 
 class Crawls:
