@@ -19,10 +19,11 @@ import asyncpg
 import pytest
 
 from penstock.database import Database, EmbeddedServer, open_database
-from penstock.database.database import Address, bring_schema
+from penstock.database.database import DatabaseAddress, bring_schema
 from penstock.search import prepare_model
 from penstock.settings import DatabaseUrl, PoolSettings, PostgresSettings, Settings
 from tests.databases import Databases
+from tests.slow import use_quick_examples
 
 CLOCK = Path(__file__).with_name("clock.sql")
 SERVER = pytest.StashKey[EmbeddedServer]()
@@ -33,6 +34,8 @@ DATABASES = pytest.StashKey[Databases]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Workers of xdist get the address from the controller, which holds the server for all of them."""
+    if "not slow" in config.option.markexpr:
+        use_quick_examples()
     workerinput = getattr(config, "workerinput", None)
     if workerinput is not None:
         config.stash[URL] = workerinput["penstock_url"]
@@ -53,6 +56,9 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    databases = config.stash.get(DATABASES, None)
+    if databases is not None:
+        asyncio.run(databases.close())
     server = config.stash.get(SERVER, None)
     if server is not None:
         asyncio.run(server.leave())
@@ -62,11 +68,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 async def prepare_template(server: EmbeddedServer) -> str:
     joined = await server.join()
     settings = Settings(home=server.home)
-    await bring_schema(settings, Address(settings, server, joined.url), lambda _: None)
+    await bring_schema(settings, DatabaseAddress(settings, server, joined.url), lambda _: None)
     async with open_database(Settings(home=server.home, database_url=joined.url), role="template") as database:
         await prepare_model(database, "static", 256)  # a second for each test that needs it
     template = await asyncpg.connect(joined.url.reveal())
     await template.execute(CLOCK.read_text())
+    # Each connection hashes the password 4096 times, most of what connecting takes.
+    await template.execute(f"set scram_iterations = 1; alter role current_user password '{joined.url.password}'")
     await template.close()
     return joined.url.reveal()
 

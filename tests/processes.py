@@ -8,13 +8,13 @@ from pathlib import Path
 
 import psutil
 
-from tests.zygote import Forked, fork
+from tests.fork_server import ForkedProcess, fork
 
 
 class Started:
     """A process and what it has printed so far."""
 
-    def __init__(self, process: Forked) -> None:
+    def __init__(self, process: ForkedProcess) -> None:
         self.process = process
         self.pid = process.pid
         self.printed = ""

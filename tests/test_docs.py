@@ -1,7 +1,8 @@
-"""The pages name tests, pages and programs that exist, and every page can be found."""
+"""The pages name modules, tests, pages and programs that exist, and every page can be found."""
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -9,9 +10,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+SOURCE = ROOT / "src/penstock"
 PAGES = sorted(DOCS.glob("*.md"))
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+CODE = re.compile(r"`([^`\n]+)`")
+FILE = re.compile(r"(?:\w+/)+\w+\.(?:py|sql)|[a-z_]\w*\.(?:py|sql)")  # `0002_word.sql` alone is an example
+STEP = re.compile(r"^\d+\. .*`\w+/[\w/]+\.py`", re.MULTILINE)
+NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)?")
 
 
 @cache
@@ -60,3 +66,60 @@ def test_the_programs_of_the_pages_are_the_examples() -> None:
     for page, example in (("jobs", "greet"), ("schedules", "nightly"), ("limits", "careful")):
         program = (ROOT / f"examples/engine/{example}.py").read_text().split('"""\n\n', 1)[1]
         assert f"```python\n{program}```" in (DOCS / f"{page}.md").read_text(), (page, example)
+
+
+def test_the_walks_through_the_code_name_what_exists() -> None:
+    """In each step, a name is defined in the module that is named last before it."""
+    readme = (ROOT / "README.md").read_text()
+    summary = readme[readme.index("## Follow one document") : readme.index("## Where it stands")]
+    walks = (DOCS / "follow.md").read_text()
+    assert [*_wrong("README.md", summary), *_wrong("docs/follow.md", walks)] == []
+    assert len(STEP.findall(summary)) >= 5
+    assert len(STEP.findall(walks)) >= 40
+
+
+def test_the_pages_name_files_that_exist() -> None:
+    """An example or a test may be named without its folder. `shop.py` is the reader's own program."""
+    pages = [*DOCS.rglob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
+    named = {(page.name, code) for page in pages for code in CODE.findall(page.read_text()) if FILE.fullmatch(code)}
+    alone = {path.name for folder in ("examples", "tests") for path in (ROOT / folder).rglob("*.py")} | {"shop.py"}
+    assert len(named) > 50
+    assert sorted(f"{page}: {path}" for page, path in named if path not in alone and _place(path) is None) == []
+
+
+def test_the_pages_use_attributes_of_the_product_that_exist() -> None:
+    used = {name for page in PAGES for name in re.findall(r"\bproduct\.(\w+)\b(?!\()", page.read_text())} - {"py"}
+    made = set(re.findall(r"\bself\.(\w+)(?::.*)? = ", (SOURCE / "product.py").read_text()))
+    assert used
+    assert used - made == set()
+
+
+def _wrong(page: str, text: str) -> Iterator[str]:
+    for step in re.split(r"\n(?=\d+\. |\n|#)", text):
+        module: Path | None = None
+        for code in CODE.findall(step):
+            if FILE.fullmatch(code) or code.endswith("/"):
+                module = _place(code)
+                if module is None:
+                    yield f"{page}: {code} does not exist"
+            elif NAME.fullmatch(code) and (module is None or code not in names_in(module)):
+                yield f"{page}: {code} is not in {module and module.relative_to(ROOT)}"
+
+
+def _place(path: str) -> Path | None:
+    """A path of a page: below the package, or from the root of the checkout."""
+    return next((place for place in (SOURCE / path, ROOT / path) if place.exists()), None)
+
+
+@cache
+def names_in(module: Path) -> frozenset[str]:
+    """Functions, classes and `Class.method` of a module, and the statements of the SQL file next to it."""
+    if module.suffix != ".py":
+        return frozenset()
+    tree = ast.parse(module.read_text())
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    methods = {f"{each.name}.{node.name}" for each in classes for node in each.body if isinstance(node, FUNCTIONS)}
+    functions = {node.name for node in tree.body if isinstance(node, FUNCTIONS)}
+    sql = module.with_suffix(".sql")
+    statements = re.findall(r"^-- name: (\w+)", sql.read_text(), re.MULTILINE) if sql.exists() else []
+    return frozenset({*functions, *methods, *(each.name for each in classes), *statements})

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LOCKS = [*sorted(ROOT.glob("*.lock")), *sorted((ROOT / "tools").glob("*/package-lock.json"))]
+LOCKS = [*sorted((ROOT / "locks").glob("*.lock")), *sorted((ROOT / "tools").glob("*/package-lock.json"))]
 
 
 def test_there_are_locks() -> None:
-    assert {"requirements.lock", "package-lock.json"} <= {path.name for path in LOCKS}
+    assert {"dev.lock", "image.lock", "package-lock.json"} <= {path.name for path in LOCKS}
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: str(path.relative_to(ROOT)))

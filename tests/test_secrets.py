@@ -18,12 +18,12 @@ import pytest
 from aiohttp import web
 
 from penstock.settings import DatabaseUrl
-from penstock.settings.model import FIELDS, TABLES
+from penstock.settings.settings import FIELDS, TABLES
+from tests.application import Application, address_of, application, fetch
 from tests.models.endpoint import Server, serve
 from tests.processes import penstock, start
-from tests.yard import Yard, address_of, fetch, yard
 
-__all__ = ["yard"]
+__all__ = ["application"]
 
 PASSWORD = "cAnArY/pass:word@1"
 MODEL_KEY = "cAnArY-model-key"
@@ -182,18 +182,18 @@ async def test_a_program_that_cannot_be_imported(tmp_path: Path) -> None:
         assert_silent(worker.printed, "it says *** and *** and pk_7m2kq4xw_***")
 
 
-async def test_jobs_that_die_of_secrets(yard: Yard, database_url: DatabaseUrl) -> None:
+async def test_jobs_that_die_of_secrets(application: Application, database_url: DatabaseUrl) -> None:
     """The password is the server's real one: it is looked for, too."""
     password = database_url.password or ""
     leaks = [database_url.reveal(), password, MODEL_KEY, BUCKET_SECRET, API_KEY, LINK, COOKIE]
     leaks.append(f"Authorization: Bearer {API_KEY}")
-    yard.environ |= {name: ENVIRON[name] for name in ("PENSTOCK_BLOBS__OPTIONS", "PENSTOCK_MODELS__FAR__KEY")}
-    yard.environ |= FAR | {"LEAKS": "\n".join(leaks), "PENSTOCK_LOG__LEVEL": "debug"}
-    (yard.folder / "leaky.py").write_text(LEAKY)
-    worker = await yard.worker("--port", "0", place="leaky:app")
-    jobs = [await yard.enqueue("leak", n=number) for number in range(len(leaks))]
+    application.environ |= {name: ENVIRON[name] for name in ("PENSTOCK_BLOBS__OPTIONS", "PENSTOCK_MODELS__FAR__KEY")}
+    application.environ |= FAR | {"LEAKS": "\n".join(leaks), "PENSTOCK_LOG__LEVEL": "debug"}
+    (application.folder / "leaky.py").write_text(LEAKY)
+    worker = await application.worker("--port", "0", place="leaky:app")
+    jobs = [await application.enqueue("leak", n=number) for number in range(len(leaks))]
     for job in jobs:
-        await yard.until_state(job, "dead")
+        await application.until_state(job, "dead")
     answers = [await fetch(address_of(worker), path) for path in ("/metrics", "/health/ready")]
     assert [status for status, _ in answers] == [200, 200]
     said = [text for _, text in answers]
@@ -208,12 +208,12 @@ async def test_jobs_that_die_of_secrets(yard: Yard, database_url: DatabaseUrl) -
         ("status", "--json"),
         ("fleet",),
     ):
-        code, text = await yard.penstock(*command)
+        code, text = await application.penstock(*command)
         assert code in {0, 1}, text
         said.append(text)
     worker.process.kill()
     await worker.end()
-    for text in (worker.printed, *said, await rows_of(database_url), files_of(yard.folder)):
+    for text in (worker.printed, *said, await rows_of(database_url), files_of(application.folder)):
         assert_silent(text, also=(password,))
     assert_silent(worker.printed, "it leaks", "others leak", "fell over ***", "Ignored in", "ended by")
     assert_silent("\n".join(said), "died of ***", "died of postgresql://")
@@ -232,6 +232,7 @@ async def far_model() -> AsyncIterator[Server]:
         yield server
 
 
+@pytest.mark.slow
 async def test_everything_up_with_a_model_that_quotes_the_key(
     database_url: DatabaseUrl, tmp_path: Path, far_model: Server
 ) -> None:

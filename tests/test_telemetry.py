@@ -11,6 +11,7 @@ import pytest
 import structlog
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+from structlog.contextvars import bound_contextvars
 from structlog.typing import FilteringBoundLogger
 from typing_extensions import override
 
@@ -25,7 +26,6 @@ from penstock.telemetry import (
     histogram,
     inject_trace,
     log,
-    log_context,
     mask,
     render_metrics,
     span,
@@ -143,7 +143,7 @@ def test_other_packages_log_the_same_way() -> None:
     uvicorn.addHandler(own)
     uvicorn.propagate = False
     log_to(stream)
-    with log_context(worker="w1"):
+    with bound_contextvars(worker="w1"):
         uvicorn.info("started %s", "server", extra={"color_message": "started in colour", "port": 8080})
     [event] = events(stream)
     assert event.pop("timestamp")
@@ -201,8 +201,8 @@ def test_any_value_can_be_logged() -> None:
 def test_context_is_added_and_restored() -> None:
     stream = io.StringIO()
     log_to(stream)
-    with log_context(job=1, step="ocr"):
-        with log_context(job=2):
+    with bound_contextvars(job=1, step="ocr"):
+        with bound_contextvars(job=2):
             log.info("inner")
         log.info("outer")
     log.info("outside")
@@ -215,7 +215,7 @@ def test_context_is_added_and_restored() -> None:
 def test_context_is_restored_after_an_error() -> None:
     stream = io.StringIO()
     log_to(stream)
-    with pytest.raises(KeyError), log_context(job=1):
+    with pytest.raises(KeyError), bound_contextvars(job=1):
         raise KeyError
     log.info("after")
     assert "job" not in events(stream)[0]
@@ -227,7 +227,7 @@ def test_tasks_do_not_see_each_others_context() -> None:
     both_inside = asyncio.Barrier(2)
 
     async def work(job: int) -> None:
-        with log_context(job=job):
+        with bound_contextvars(job=job):
             await both_inside.wait()
             log.info("working")
             await asyncio.create_task(child())
@@ -236,7 +236,7 @@ def test_tasks_do_not_see_each_others_context() -> None:
         log.info("child")
 
     async def main() -> None:
-        with log_context(worker="w1"):
+        with bound_contextvars(worker="w1"):
             await asyncio.gather(work(1), work(2))
             log.info("end")
 
@@ -281,7 +281,7 @@ def chirp(log: FilteringBoundLogger, secret: str) -> None:
     log.info("nested", value={"a": [{"b": (secret,)}], secret: {secret}, "deep": [[[[[[[[[[secret]]]]]]]]]]})
     log.info("object", value=Holder(secret), nested=[Holder(secret)], raw=secret.encode(), error=Tricky(secret))
     log.info("json", value=json.dumps({"a": secret}))
-    with log_context(context=secret):
+    with bound_contextvars(context=secret):
         log.info("context")
     for first in (Tricky(secret), KeyError(secret), Tricky({"a": secret}), ExceptionGroup(secret, [Tricky(secret)])):
         try:
@@ -353,7 +353,7 @@ def test_mask_and_what_is_too_short_to_hide() -> None:
 
 
 def test_metrics_are_rendered_from_our_own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry, "described", dict(telemetry.described))  # the page lists what is in it
+    monkeypatch.setattr(telemetry.metrics, "described", dict(telemetry.described))  # the page lists what is in it
     jobs = counter("penstock_test_jobs", "Jobs of this test.", ["kind"])
     level = gauge("penstock_test_level", "A level.")
     spread = histogram("penstock_test_seconds", "A spread.", buckets=[1, 2])
@@ -418,7 +418,7 @@ class Rememberer:
 @pytest.fixture
 def tracer(monkeypatch: pytest.MonkeyPatch) -> Rememberer:
     rememberer = Rememberer()
-    monkeypatch.setattr(telemetry, "tracer", rememberer)
+    monkeypatch.setattr(telemetry.traces, "tracer", rememberer)
     return rememberer
 
 

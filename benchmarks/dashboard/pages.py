@@ -22,10 +22,10 @@ from benchmarks.stage import Stage
 from penstock import Penstock
 from penstock.database import Session
 from penstock.documents import count_minutes, explain_document
-from penstock.operations.doctor import examine
-from penstock.pipelines import Product
+from penstock.operations import examine
+from penstock.product import Product
 from penstock.web import listen, make_app, serve
-from penstock.web.pages.overview import Glances
+from penstock.web.pages.overview import OverviewCache
 
 REQUESTS = 200
 VIEWERS = 50
@@ -82,7 +82,7 @@ async def _fill(product: Product, documents: int) -> None:
         for table in TIDY:
             await session.execute(f"vacuum (analyze) penstock.{table}", timeout=1800)
 
-    session = await product.app.database.reached.address.open_session("bench")
+    session = await product.app.database.endpoint.address.open_session("bench")
     try:
         await fill(session)
     finally:
@@ -95,10 +95,10 @@ async def _ask_pages(client: "_Client", app: FastAPI, documents: int) -> list[Ro
     queued = 10 * documents
 
     def forget() -> None:
-        app.state.glances = Glances()
+        app.state.overview_cache = OverviewCache()
 
     def wait_a_second() -> None:
-        app.state.glances.tenants = Glances().tenants
+        app.state.overview_cache.tenants = OverviewCache().tenants
 
     def look_again() -> None:
         app.state.gauges._read_at = float("-inf")
@@ -185,7 +185,7 @@ async def _cold_why(product: Product, document: int) -> Row:
 
 async def _change_often(product: Product) -> None:
     while True:
-        product.announcer.tell()
+        product.notifier.notify()
         await asyncio.sleep(0.5)
 
 

@@ -11,7 +11,7 @@ import asyncpg
 
 from penstock.database import Session
 from penstock.models.static import StaticModel
-from penstock.search import Entry, Index, Passage
+from penstock.search import Index, IndexBatch, Passage
 
 KEEP_PAGE = "insert into penstock.pages (version_id, number, text) values ($1, $2, $3)"
 
@@ -31,7 +31,7 @@ class Loop:
         vectors = self._model.embed(
             [f"{chunk.heading}\n{chunk.text}" if chunk.heading else chunk.text for chunk in chunks]
         )
-        entry = Entry.of(
+        entry = IndexBatch.of(
             version=number,
             collection=1,
             model="static",

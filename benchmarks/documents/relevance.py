@@ -10,7 +10,7 @@ from penstock.database import open_database
 from penstock.models import Models
 from penstock.search import prepare_model
 from penstock.settings import Settings
-from tests.search.conftest import Library
+from tests.search.conftest import SearchedTexts
 
 WAYS = {"hybrid": "both ways", "words": "BM25 alone", "vectors": "vectors alone"}
 
@@ -22,7 +22,7 @@ async def measure(stage: Stage) -> list[Row]:
     answers = judgements()
     async with open_database(Settings(home=home, database_url=url), role="bench") as database:
         await prepare_model(database, "static", 256)
-        library = Library(database, Models())
+        library = SearchedTexts(database, Models())
         for number, text in abstracts().items():
             await library.add(str(number), [text])
         means = {}

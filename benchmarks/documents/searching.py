@@ -18,9 +18,9 @@ from benchmarks.report import Row
 from benchmarks.stage import Stage
 from penstock.database import open_database
 from penstock.models import Models
-from penstock.search import fold, prepare_model
+from penstock.search import compact, prepare_model
 from penstock.settings import Settings
-from tests.search.conftest import Library
+from tests.search.conftest import SearchedTexts
 
 PER_DOCUMENT = 100
 WORDS = 150  # of a chunk
@@ -41,13 +41,13 @@ async def measure(stage: Stage) -> list[Row]:
     began = clock()
     async with open_database(settings, role="bench") as database:
         await prepare_model(database, "static", 256)
-        library = Library(database, Models())
+        library = SearchedTexts(database, Models())
         ref = await library.collection("main")
         for number, texts in enumerate(make_documents(stage.scale.chunks)):
             await library.add(f"{number}.txt", texts)
         filled = clock() - began
         began = clock()
-        await fold(database, ref.id, "static")
+        await compact(database, ref.id, "static")
         folded = clock() - began
         await library.run("vacuum (analyze) penstock.folded_postings")
     times = await _ask(stage, Installed(url, home))

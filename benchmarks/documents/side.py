@@ -23,16 +23,16 @@ LIMITS = {"pages": 5000, "pixels": 10**8, "characters": 5 * 10**7, "members": 10
 def read_chunks(path: Path) -> tuple[list[Any], list[Any]]:
     """Pages and chunks by the product's own readers, in this process."""
     from penstock.errors import PenstockError
-    from penstock.extraction.chunk import split
-    from penstock.extraction.read import read
-    from penstock.extraction.reading import Reading
+    from penstock.extraction.chunk import split_pages
+    from penstock.extraction.dispatch import read
+    from penstock.extraction.result import ExtractedDocument
 
     with path.open("rb") as file:
         try:
-            reading = Reading.decode(read(file, {"name": path.name, "limits": LIMITS, "ocr": False}, None))
+            reading = ExtractedDocument.decode(read(file, {"name": path.name, "limits": LIMITS, "ocr": False}, None))
         except PenstockError:
             return [], []
-    return list(reading.pages), split(reading.pages, size=SIZE, overlap=OVERLAP, structured=False)
+    return list(reading.pages), split_pages(reading.pages, size=SIZE, overlap=OVERLAP, structured=False)
 
 
 def run_langchain(url: str, folder: Path) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def with_postings(store: Any, url: str) -> Any:
     """The store, which also writes BM25 postings for each batch that it is given, as the other sides do."""
     import psycopg
 
-    from penstock.search.words import vocabulary
+    from penstock.search.bm25.tokenizer import vocabulary
 
     connection = psycopg.connect(url, autocommit=True)
     connection.execute(

@@ -23,11 +23,11 @@ from benchmarks.stage import Stage
 from penstock.access import Keyring, create_key
 from penstock.database import Database, open_database
 from penstock.models import Models
-from penstock.pipelines import Product
-from penstock.search import fold, prepare_model
+from penstock.product import Product
+from penstock.search import compact, prepare_model
 from penstock.settings import Settings
 from penstock.web import listen, make_app, serve
-from tests.search.conftest import Library
+from tests.search.conftest import SearchedTexts
 
 DOCUMENTS = 3_000
 CHUNKS = 5  # of a document
@@ -116,11 +116,11 @@ async def _fill(database: Database) -> None:
     words = [word for text in abstracts().values() for word in text.split()]
     draw = random.Random(7)
     await prepare_model(database, "static", 256)
-    library = Library(database, Models())
+    library = SearchedTexts(database, Models())
     ref = await library.collection("main")
     for number in range(DOCUMENTS):
         await library.add(f"{number}.txt", [" ".join(draw.choices(words, k=WORDS)) for _ in range(CHUNKS)])
-    await fold(database, ref.id, "static")
+    await compact(database, ref.id, "static")
     await library.run("vacuum (analyze) penstock.folded_postings")
     await library.run("analyze")
 

@@ -25,9 +25,9 @@ from benchmarks.report import Row
 from benchmarks.stage import Stage
 from penstock.database import open_database
 from penstock.models import Models
-from penstock.search import fold, prepare_model
+from penstock.search import compact, prepare_model
 from penstock.settings import DatabaseUrl, Settings
-from tests.search.conftest import Library
+from tests.search.conftest import SearchedTexts
 
 CALLERS = 100
 FRESH = 3.0  # seconds for which an idle connection is trusted: the server closes it after five
@@ -97,11 +97,11 @@ async def measure(stage: Stage) -> list[Row]:
 async def _fill(url: str, home: Path, chunks: int) -> None:
     async with open_database(Settings(home=home, database_url=DatabaseUrl(url)), role="bench") as database:
         await prepare_model(database, "static", 256)
-        library = Library(database, Models())
+        library = SearchedTexts(database, Models())
         ref = await library.collection("main")
         for number, texts in enumerate(make_documents(chunks)):
             await library.add(f"{number}.txt", texts)
-        await fold(database, ref.id, "static")
+        await compact(database, ref.id, "static")
         await library.run("vacuum (analyze) penstock.folded_postings")
 
 

@@ -25,9 +25,9 @@ from benchmarks.stage import Stage
 from penstock.blobs import open_store
 from penstock.database import Database, open_database
 from penstock.models import Models
-from penstock.search import fold, prepare_model
+from penstock.search import compact, prepare_model
 from penstock.settings import Settings
-from tests.search.conftest import Library
+from tests.search.conftest import SearchedTexts
 
 LOOK_EVERY = 0.02  # seconds
 PAUSE = 0.02  # seconds between two questions: one client with something else to do
@@ -49,12 +49,12 @@ async def measure(stage: Stage) -> list[Row]:
     await installed.command("status")
     async with open_database(Settings(home=home, database_url=url), role="bench") as database:
         await prepare_model(database, "static", 256)
-        library = Library(database, Models())
+        library = SearchedTexts(database, Models())
         for name, documents in (("kept", stage.scale.kept), ("gone", stage.scale.deleted)):
             ref = await library.collection(name)
             for number, texts in enumerate(make_documents(documents * PER_DOCUMENT)):
                 await library.add(f"{number}.txt", texts, collection=name)
-            await fold(database, ref.id, "static")
+            await compact(database, ref.id, "static")
         await library.run("vacuum (analyze) penstock.folded_postings")
         await _keep_bytes(database)
     async with installed.api() as (address, _), aiohttp.ClientSession(address) as http:

@@ -18,9 +18,9 @@ from benchmarks.report import Row, ratio
 from benchmarks.stage import SideFailed, Stage
 from penstock.database import open_database
 from penstock.models import Models
-from penstock.search import fold, prepare_model
+from penstock.search import compact, prepare_model
 from penstock.settings import Settings
-from tests.search.conftest import Library
+from tests.search.conftest import SearchedTexts
 
 OTHER = {  # never asked: its vectors are there already
     "PENSTOCK_MODELS__OTHER__URL": "http://127.0.0.1:9/v1",
@@ -41,12 +41,12 @@ async def measure(stage: Stage) -> list[Row]:
     async with open_database(Settings(home=home, database_url=url), role="bench") as database:
         for name in ("other", "static"):
             await prepare_model(database, name, 256)
-        library = Library(database, Models(), model="other")
+        library = SearchedTexts(database, Models(), model="other")
         ref = await library.collection("main")
         texts = list(make_documents(chunks))
         for number, part in enumerate(texts):
             await library.add(f"{number}.txt", part)
-        await fold(database, ref.id, "other")
+        await compact(database, ref.id, "other")
     model = Models().open("static")
     await model.embed(texts[0])
     began = clock()

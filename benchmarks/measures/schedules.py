@@ -13,7 +13,7 @@ from benchmarks.cost import Mark
 from benchmarks.report import Report, Row
 from benchmarks.stage import Arena, Scale, Stage, open_stage
 from penstock import Penstock
-from penstock.engine.scheduler import BITE, Scheduler
+from penstock.engine.scheduler import BATCH, Scheduler
 
 COUNT = 10_000
 RULES = ["every 5m", *(f"{minute}-59/5 * * * *" for minute in range(5))]
@@ -73,7 +73,7 @@ def _rows(ours: list[float], servers: list[float]) -> list[Row]:
     name = f"{COUNT:,} schedules"
     rows = [Row(name, "a tick", "µs of CPU", [1e6 * each for each in both])]
     worker, server = (1e6 * sorted(each)[len(each) // 2] for each in (ours, servers))
-    rows[0].note = f"worker {worker:.0f}, server {server:.0f}, in bites of {BITE}"
+    rows[0].note = f"worker {worker:.0f}, server {server:.0f}, in batches of {BATCH}"
     for minutes in (5, 1):
         share = [100 * each * COUNT / (60 * minutes) for each in both]
         rows.append(Row(name, f"each ticks every {minutes} min", "% of a core", share))

@@ -18,7 +18,7 @@ from benchmarks.documents.product import TIMEOUT, Installed
 from benchmarks.models.server import ModelServer, model_server
 from benchmarks.report import Row, ratio
 from benchmarks.stage import ROOT, SideFailed, Stage
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
 
 IN_FLIGHT = 200
@@ -117,7 +117,7 @@ async def _ask(url: str, home: Path, llm: dict[str, object], count: int) -> None
     async with Product(
         role="bench", database_url=DatabaseUrl(url), home=home, pool={"size": 2}, llms={"main": llm}
     ) as product:
-        await product.app.enqueue_many([product.completing.call(PROMPT) for _ in range(count)])
+        await product.app.enqueue_many([product.llm.call(PROMPT) for _ in range(count)])
 
 
 async def _connections(observer: asyncpg.Connection, pid: int) -> int:

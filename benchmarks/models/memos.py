@@ -21,7 +21,7 @@ from benchmarks.models.server import model_server
 from benchmarks.report import Row
 from benchmarks.stage import SideFailed, Stage
 from penstock.memos import Message, post
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
 
 STREAMS, QUICK = 1_000, 200

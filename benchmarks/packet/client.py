@@ -7,9 +7,9 @@ from pathlib import Path
 
 from benchmarks.stage import SideFailed
 from penstock.documents import Document, Upload, ensure_collection, show_document
-from penstock.documents.packet import Sourced
-from penstock.documents.wish import make_wish
-from penstock.pipelines import Product
+from penstock.documents.ingest.upload import check_upload
+from penstock.documents.packets import PacketFile
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
 
 TIMEOUT = 1800.0
@@ -24,9 +24,9 @@ async def client(url: str, home: Path) -> AsyncIterator[Product]:
 async def send_packet(product: Product, name: str, files: Mapping[str, bytes]) -> int:
     """Accept a packet: its number."""
     collection = await ensure_collection(product.app, "packets")
-    wish = make_wish(Upload("packets", name, _pieces(b"")), "default", collection.id, served=True)
+    wish = check_upload(Upload("packets", name, _pieces(b"")), "default", collection.id, served=True)
     sourced = [
-        Sourced(each, await product.store.write(_pieces(content), most=2**40)) for each, content in files.items()
+        PacketFile(each, await product.store.write(_pieces(content), most=2**40)) for each, content in files.items()
     ]
     return (await product.packets.accept(wish, sourced)).id
 

@@ -11,9 +11,9 @@ import asyncpg
 
 from benchmarks.report import Row
 from benchmarks.stage import Stage
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
-from penstock.sources import Desk
+from penstock.sources import SourceContext
 from penstock.sources.table import open_source
 
 TABLE = """
@@ -46,7 +46,9 @@ async def _round(stage: Stage, rows: int) -> float:
     async with Product(
         database_url=DatabaseUrl(url), home=home, pool={"size": 4}, sources={"orders": source}
     ) as product:
-        desk = Desk("orders", product.settings.sources["orders"], product.settings, product.inbox, product.store)
+        desk = SourceContext(
+            "orders", product.settings.sources["orders"], product.settings, product.inbox, product.store
+        )
         reader = open_source(desk)
         await stage.admin.execute("checkpoint")
         began = time.perf_counter()

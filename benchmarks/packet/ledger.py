@@ -12,7 +12,7 @@ from types import FrameType
 
 import typer
 
-from penstock.cli import processes
+from penstock.cli import server
 from penstock.database import Session
 from penstock.database.pool import Pool
 
@@ -68,4 +68,4 @@ def watch(path: Path) -> None:
 if __name__ == "__main__":
     watch(Path(sys.argv.pop()))
     with suppress(typer.Exit):
-        processes.worker(sources="none")
+        server.worker(sources="none")

@@ -21,8 +21,8 @@ from benchmarks.packet.client import TIMEOUT, client
 from benchmarks.packet.papers import scanned_pages
 from benchmarks.report import Row
 from benchmarks.stage import ROOT, SideFailed, Stage
-from penstock.documents import Message
-from penstock.pipelines import Product
+from penstock.documents import SourceMessage
+from penstock.product import Product
 
 MESSAGES = 40
 SCANNED = 10  # pages, in every tenth packet: two children
@@ -77,7 +77,7 @@ async def _count(stage: Stage) -> tuple[list[tuple[str, str, str, float]], int]:
     return [each for each in uses if each[0] != "ocr_pages"], numbered
 
 
-def _message(number: int) -> Message:
+def _message(number: int) -> SourceMessage:
     files = {
         "cover.txt": f"COVER SHEET\n\nPacket {number} of the mill\n".encode(),
         "a.txt": f"PART A\n\nTurbine {number} was repaired.\n".encode() * 20,
@@ -86,7 +86,7 @@ def _message(number: int) -> Message:
     if number % 10 == 0:
         files["scan.pdf"] = scanned_pages(100 * number + 1, SCANNED)
     documents = [{"name": name, "content": base64.b64encode(content).decode()} for name, content in files.items()]
-    return Message(f"order-{number}", {"name": f"order-{number}", "documents": documents})
+    return SourceMessage(f"order-{number}", {"name": f"order-{number}", "documents": documents})
 
 
 @asynccontextmanager

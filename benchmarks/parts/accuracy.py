@@ -21,7 +21,7 @@ from benchmarks.parts.strange import STRANGE
 from benchmarks.parts.unseen import UNSEEN
 from benchmarks.report import Row
 from benchmarks.stage import Stage
-from penstock.pipelines.parts import PageText, classify, load_rules
+from penstock.pipelines.parts import PacketPage, classify, load_rules
 
 PACKETS = 80  # over layouts 1 to 6
 LABELS = ("cover", "A", "B", "other")
@@ -110,7 +110,7 @@ def judge(packets: Sequence[Packet], read: dict[tuple[str, int], str]) -> list[V
     rules, verdicts = load_rules(None), []
     for packet in packets:
         pages = [
-            PageText(place + 1, read.get((packet.name, place), sheet.text), sheet.document)
+            PacketPage(place + 1, read.get((packet.name, place), sheet.text), sheet.document)
             for place, sheet in enumerate(packet.sheets)
         ]
         got = {page: part for part in classify(pages, rules) for page in range(part.first, part.last + 1)}

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock.documents import Upload, create_collection, delete_document, find_collection, list_documents
-from penstock.knowledge.entities import list_entities
-from penstock.knowledge.extraction import Status, show_status
-from penstock.knowledge.finding import FactHit, Question, find_facts
-from penstock.pipelines import Product
+from penstock.knowledge.facts.entities import list_entities
+from penstock.knowledge.facts.facts import FactHit, Question, find_facts
+from penstock.knowledge.facts.runs import ExtractionStatus, show_status
+from penstock.product import Product
 from penstock.search import CollectionRef
 
 HERE = Path(__file__).parent
@@ -69,11 +69,11 @@ def pages() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((HERE / "pages").iterdir())}
 
 
-async def extract(product: Product) -> Status:
+async def extract(product: Product) -> ExtractionStatus:
     collection = await find_collection(product.app, "plants")
-    for job in await product.extracting.ask(collection):
+    for job in await product.facts.ask(collection):
         await product.app.result(job, timeout=WITHIN)
-    digest = product.extracting.plan.digest
+    digest = product.facts.config.digest
     return await product.app.database.pool.repeat(lambda session: show_status(session, collection, digest))
 
 
@@ -87,16 +87,16 @@ async def ask(product: Product) -> FactHit:
 
 async def forget(product: Product, hit: FactHit) -> None:
     """What is deleted cannot be found from that moment on."""
-    await delete_document(product.app, hit.fact.document)
+    await delete_document(product.app, hit.document)
     again = await ask(product)
-    check(again.fact.document != hit.fact.document, "a deleted document still answers")
-    print(f"\n{hit.fact.name} is deleted. The next best answer is of {again.fact.name}.")
+    check(again.document != hit.document, "a deleted document still answers")
+    print(f"\n{hit.name} is deleted. The next best answer is of {again.name}.")
 
 
 # -- what came out --------------------------------------------------------------------------------------------------------
 
 
-def tell_status(status: Status) -> None:
+def tell_status(status: ExtractionStatus) -> None:
     print(
         f"{status.extracted} of {status.documents} pages are read: {status.facts} facts from {status.windows} windows, "
         f"{status.rejected} rejected, cost {status.cost:.6f}."
@@ -117,12 +117,11 @@ async def tell_entities(product: Product) -> None:
 
 
 def tell_hit(hit: FactHit) -> None:
-    fact = hit.fact
-    print(f"\n{QUESTION}\n  {fact.statement}")
-    print(f"  “{fact.quote}”")
-    print(f"  {fact.name}, page {fact.page}, characters {fact.start} to {fact.stop}; confidence {fact.confidence:.2f}")
-    check("2019" in fact.statement, "the answer is not the year")
-    check(fact.quote in hit.passage, "the passage does not have the quote")
+    print(f"\n{QUESTION}\n  {hit.statement}")
+    print(f"  “{hit.quote}”")
+    print(f"  {hit.name}, page {hit.page}, characters {hit.start} to {hit.stop}; confidence {hit.confidence:.2f}")
+    check("2019" in hit.statement, "the answer is not the year")
+    check(hit.quote in hit.passage, "the passage does not have the quote")
 
 
 def check(as_promised: bool, otherwise: str) -> None:

@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
-from penstock.memos import Message, Question, Shown, find_memos, find_stream, list_memos, post
-from penstock.pipelines import Product
+from penstock.memos import Memo, MemoQuestion, Message, find_memos, find_stream, list_memos, post
+from penstock.product import Product
 
 SERVER = Path(__file__).parents[1] / "models/server.py"
 STREAM = "mill"
@@ -64,11 +64,9 @@ async def tell_story(product: Product) -> None:
     show("After the next ones", found)
     check_memos(found)
     [best, *_] = await find_memos(
-        product.app.database, product.models, Question(QUESTION, "default", k=3), product.settings.memos
+        product.app.database, product.models, MemoQuestion(QUESTION, "default", k=3), product.settings.memos
     )
-    print(
-        f"\n{QUESTION}\n  {best.text}  (said by {best.messages[0]['author']} in message {best.messages[0]['number']})"
-    )
+    print(f"\n{QUESTION}\n  {best.text}  (said by {best.messages[0].author} in message {best.messages[0].number})")
     check("Thursday" in best.text, "the answer is not the newest one")
 
 
@@ -89,14 +87,14 @@ async def until_read(product: Product) -> None:
         await asyncio.sleep(0.1)
 
 
-async def memos(product: Product) -> list[Shown]:
+async def memos(product: Product) -> list[Memo]:
     return await product.app.database.pool.repeat(partial(list_memos, tenant="default", every=True))
 
 
 # -- what came out --------------------------------------------------------------------------------------------------------
 
 
-def show(when: str, found: list[Shown]) -> None:
+def show(when: str, found: list[Memo]) -> None:
     print(f"{when}:")
     for each in found:
         became = (
@@ -106,16 +104,16 @@ def show(when: str, found: list[Shown]) -> None:
             if each.superseded_by
             else ""
         )
-        numbers = ", ".join(str(message["number"]) for message in each.messages)
+        numbers = ", ".join(str(message.number) for message in each.messages)
         print(f"  {each.id}. {each.state + became:<16} {each.kind:<10} {each.text}  [{numbers}]")
 
 
-def check_memos(found: list[Shown]) -> None:
+def check_memos(found: list[Memo]) -> None:
     states = [each.state for each in found]
     check(states == ["live", "superseded", "live", "merged", "live"], f"the memos are {', '.join(states)}")
     oak, monday, _, wood, thursday = found
     check(wood.merged_into == oak.id, "the oak was not merged")
-    check([message["number"] for message in oak.messages] == [2, 5], "the oak has other messages")
+    check([message.number for message in oak.messages] == [2, 5], "the oak has other messages")
     check(monday.superseded_by == thursday.id, "Thursday does not supersede Monday")
 
 

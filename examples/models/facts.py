@@ -1,7 +1,7 @@
 """What the stand-in says about a part of a document: no model, but rules. Each sentence is a fact, capitals make a name, and
 one fact is invented, as models do.
 
-It reads the prompt of Penstock (src/penstock/knowledge/prompt.py): the text between the two lines, and the types that are
+It reads the prompt of Penstock (src/penstock/knowledge/facts/config.py): the text between the two lines, and the types that are
 listed. It is good enough to see the whole way, and finds nothing that a reader would call understanding.
 """
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from papers import papers
 
-from penstock.documents import Document, Message, find_collection, show_documents
+from penstock.documents import Document, SourceMessage, find_collection, show_documents
 from penstock.documents.packets import ShownPacket, show_packets
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.search import CollectionRef, Hit, Query, find
 
 SOURCE = {"type": "webhook", "secret": "for the demo", "makes": "packet", "collection": "permits"}
@@ -49,7 +49,7 @@ async def main(home: Path) -> None:
 async def send(product: Product) -> int:
     """The message twice, as senders do: it is one packet, which has the number of the message."""
     documents = [{"name": name, "content": base64.b64encode(content).decode()} for name, content in papers().items()]
-    message = Message("permit-7", {"name": "permits/7", "documents": documents, "metadata": {"year": 2024}})
+    message = SourceMessage("permit-7", {"name": "permits/7", "documents": documents, "metadata": {"year": 2024}})
     first = await product.inbox.receive("board", [message])
     again = await product.inbox.receive("board", [message])
     print(f"Message permit-7 with {len(documents)} documents: {first.new} new, and {again.repeats} repeat of it.")

@@ -1,4 +1,4 @@
-"""Everything that Penstock raises on purpose.
+"""The tree of exceptions that Penstock raises on purpose.
 
     PenstockError
     ├── CannotStart                 ends the process with one sentence and exit code 2
@@ -26,7 +26,7 @@
     │   ├── BadKey                  401: no key, or one that is not good
     │   ├── NotAllowed              403: the key is good, and not for this
     │   ├── NotFound                404: no such collection, document, page
-    │   ├── NameTaken               409: there is one of this name; `existing` is its number
+    │   ├── NameTaken               409: there is one of this name; `existing` is its id
     │   ├── KeyInFlight             409: the first request with this Idempotency-Key is still under way
     │   ├── WrongState              409: not while it is like this
     │   ├── BodyTooLarge            413: more bytes than limits.bytes
@@ -40,15 +40,15 @@
         ├── Transient               try again, with backoff (so is every exception that is not listed here)
         │   └── Unavailable         the other side of a limit is away: not charged, unless it answers others
         ├── RateLimited             try again after `retry_after`; not charged
-        │   └── QueueFull           `enqueue` beyond the depth of a lane or queue
+        │   ├── QueueFull           `enqueue` beyond the maximum size (`depth`) of a lane or queue
         │   └── Resting             a dependency is left alone: its breaker is open, or it asked for it
         ├── ResourceLimit           memory or time ran out: fewer tries, and alone
         ├── Permanent               never again: encrypted, corrupt, unsupported
         │   ├── BadStep             a step or map that cannot be kept: its name, input, result, calls
-        │   ├── BadMessage          a message that nobody can use: malformed, or it names what is not there
+        │   ├── BadMessage          a message that cannot be used: malformed, or it names what does not exist
         │   ├── BadAnswer           a language model's answer does not fit what was asked for, also when asked again
         │   ├── ChildFailed         a child of a map has no result; its text has the cause
-        │   └── Unreadable          what a document's content allows nobody to read
+        │   └── Unreadable          a document whose content cannot be read
         │       ├── Encrypted       a password is needed
         │       ├── Corrupt         not what it claims to be, or damaged beyond repair
         │       ├── Unsupported     a format that nothing here can read
@@ -134,11 +134,11 @@ class BadJob(PenstockError, ValueError):
 
 
 class LeaseLost(PenstockError):
-    """Somebody else has the job by now, or it is over."""
+    """Another worker has the job by now, or it is over."""
 
 
 class JobNotFound(PenstockError, LookupError):
-    """No job of this number."""
+    """No job has this id."""
 
 
 class JobDead(PenstockError):
@@ -150,7 +150,7 @@ class JobCancelled(PenstockError):
 
 
 class JobFailure(PenstockError):
-    """What a handler raises to choose what happens to its job."""
+    """Raised by a handler to choose what happens to its job."""
 
 
 class Transient(JobFailure):
@@ -172,7 +172,7 @@ class RateLimited(JobFailure):
 
 
 class Resting(RateLimited):
-    """Nobody calls a dependency for a while: its breaker is open, or it asked for patience."""
+    """A dependency is not called for a while: its breaker is open, or it asked for patience."""
 
 
 class QueueFull(RateLimited):
@@ -260,19 +260,19 @@ class BadKey(Refused):
 
 
 class NotAllowed(Refused):
-    """Who asks is known, and may not do this."""
+    """The caller is known, and may not do this."""
 
     status = 403
 
 
 class NotFound(Refused, LookupError):
-    """What was asked for does not exist, or not for the one who asks."""
+    """The thing does not exist, or the caller may not see it."""
 
     status = 404
 
 
 class NameTaken(Refused):
-    """There is one of this name; `existing` is its number."""
+    """There is one of this name; `existing` is its id."""
 
     status = 409
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.access import Keyring, create_key, list_keys, revoke_key
-from penstock.access.keyring import GOOD_FOR, MOST
+from penstock.access.keys import GOOD_FOR, MOST
 from penstock.database import Database
 from penstock.errors import BadKey
 

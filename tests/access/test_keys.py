@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.access import any_usable_key, create_key, list_keys, revoke_key
-from penstock.access.key import make_key, read_key
+from penstock.access.keys import make_key, read_key
 from penstock.database import Database
 from penstock.documents import create_collection
 from penstock.errors import BadValue, NotFound

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.blobs import Store
+from penstock.blobs import BlobStore
 from penstock.blobs.local import LocalStore
 from tests.blobs import servers
 
@@ -45,12 +45,12 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Cloud]:
 
 
 @pytest.fixture(params=["folder", "s3", "azure"])
-def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     if request.param == "folder":
         return LocalStore(tmp_path / "blobs")
     cloud: servers.Cloud = request.getfixturevalue(request.param)
     return cloud.open(tmp_path, secrets.token_hex(8))
 
 
-async def keys_of(store: Store) -> list[str]:
+async def keys_of(store: BlobStore) -> list[str]:
     return sorted([key async for key, _ in store.keys("")])

@@ -24,9 +24,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.blobs import Store, open_store
+from penstock.blobs import BlobStore, open_store
 from penstock.settings import Settings
-from penstock.settings.outside import BlobSettings
+from penstock.settings.storage import BlobSettings
 from tests.real.conftest import missing
 
 ACCOUNT = "penstocktests"
@@ -41,7 +41,7 @@ class Cloud:
     endpoint: str
     options: str
 
-    def open(self, home: Path, prefix: str) -> Store:
+    def open(self, home: Path, prefix: str) -> BlobStore:
         return open_store(self.settings(home, prefix))
 
     def settings(self, home: Path, prefix: str) -> Settings:

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.blobs import Store, cloud, open_store
-from penstock.blobs.cloud import CloudStore
-from penstock.blobs.upload import PART
+from penstock.blobs import BlobStore, cloud, open_store
+from penstock.blobs.cloud import PART, CloudStore
 from penstock.errors import BadSetting, BodyTooLarge, StorageFull, Transient
 from penstock.settings import Settings, load_settings
-from penstock.settings.model import LimitSettings
-from penstock.settings.outside import BlobSettings, parse_options
-from penstock.settings.page import describe
+from penstock.settings.loader import describe
+from penstock.settings.settings import LimitSettings
+from penstock.settings.storage import BlobSettings, parse_options
 from tests.blobs.conftest import keys_of, pieces
 from tests.blobs.servers import SECRET, Cloud
 
@@ -27,10 +26,12 @@ Answer = Callable[[str, str], Awaitable[tuple[int, bytes]]]
 
 
 @asynccontextmanager
-async def bucket_that(answer: Answer, home: Path) -> AsyncIterator[Store]:
+async def bucket_that(answer: Answer, home: Path) -> AsyncIterator[BlobStore]:
     """A server that speaks just enough HTTP to fail as clouds do."""
+    connections: list[asyncio.Task[None] | None] = []  # the loop holds tasks weakly: one that hangs would be collected
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(asyncio.current_task())
         try:
             while head := (await reader.readuntil(b"\r\n\r\n")).decode("latin-1"):
                 method, target, _ = head.split(" ", 2)
@@ -39,8 +40,8 @@ async def bucket_that(answer: Answer, home: Path) -> AsyncIterator[Store]:
                 status, body = await answer(method, target)
                 writer.write(b'HTTP/1.1 %d X\r\nETag: "e"\r\nContent-Length: %d\r\n\r\n' % (status, len(body)) + body)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client has gone
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client has gone, or the test is over
         finally:
             writer.close()
 
@@ -52,6 +53,9 @@ async def bucket_that(answer: Answer, home: Path) -> AsyncIterator[Store]:
         )
     finally:
         server.close()
+        for connection in filter(None, connections):
+            connection.cancel()
+            await connection
 
 
 async def test_what_was_begun_and_not_ended_is_taken_back(s3: Cloud, tmp_path: Path) -> None:
@@ -162,7 +166,7 @@ async def test_a_bucket_that_hangs_ends_with_the_deadline(tmp_path: Path, monkey
                 await asyncio.wait_for(call, 30)
 
 
-async def _read(store: Store) -> None:
+async def _read(store: BlobStore) -> None:
     async with store.open("a" * 32):
         pass
 
@@ -185,7 +189,7 @@ async def test_an_open_file_has_no_name_and_a_bound(s3: Cloud, tmp_path: Path) -
         await _open(open_store(settings), stored.key)
 
 
-async def _open(store: Store, key: str) -> None:
+async def _open(store: BlobStore, key: str) -> None:
     async with store.open(key):
         pass
 

@@ -17,7 +17,7 @@ from penstock.blobs import open_store
 from penstock.blobs.local import BLOCK, LocalStore
 from penstock.errors import BodyTooLarge, StorageFull
 from penstock.settings import Settings
-from penstock.settings.outside import BlobSettings
+from penstock.settings.storage import BlobSettings
 from tests.blobs.conftest import keys_of, pieces
 from tests.processes import start
 

@@ -1,5 +1,5 @@
-"""The yard, for tests that run commands and workers."""
+"""The application, for tests that run commands and workers."""
 
-from tests.yard import yard
+from tests.application import application
 
-__all__ = ["yard"]
+__all__ = ["application"]

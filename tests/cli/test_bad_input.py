@@ -11,6 +11,7 @@ import pytest
 
 from penstock.settings import DatabaseUrl
 from tests.processes import penstock
+from tests.slow import slow_but_first
 
 
 async def refused(*arguments: str, **environ: str) -> str:
@@ -30,7 +31,7 @@ async def test_a_port_in_use(home: Path) -> None:
     assert [path.name for path in home.iterdir()] == ["up.lock"], "nothing was made"
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+@pytest.mark.parametrize("host", slow_but_first(["0.0.0.0", "::"]))
 async def test_an_address_that_others_can_reach(home: Path, host: str) -> None:
     """Without a key nobody could ask; the database in which it will be made is there, and nothing else was started."""
     code, said = await penstock("up", "--host", host, "--port", "0", PENSTOCK_HOME=str(home))

@@ -22,10 +22,3 @@ async def test_values_come_with_their_origin_and_without_secrets(home: Path) -> 
     assert "secret-canary" not in said
     code, said = await penstock("config", **environ)
     assert (code, "postgresql://ada:***@db/x" in said) == (0, True)
-
-
-async def test_the_settings_page_is_what_config_prints() -> None:
-    code, said = await penstock("config", "--markdown")
-    page = Path(__file__).parents[2] / "docs" / "settings.md"
-    assert code == 0
-    assert said == page.read_text(), "rewrite it with: ./dev run config --markdown > docs/settings.md"

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.processes import penstock
 
 
@@ -18,6 +20,7 @@ async def test_start_psql_stop(home: Path) -> None:
     assert await penstock("db", "stop", **environ) == (0, "The server did not run.\n")
 
 
+@pytest.mark.slow
 async def test_dump_and_restore(home: Path) -> None:
     first = {"PENSTOCK_HOME": str(home / "first")}
     second = {"PENSTOCK_HOME": str(home / "second")}
@@ -40,6 +43,7 @@ async def test_dump_and_restore(home: Path) -> None:
     assert (await penstock("db", "psql", "-Atc", "select n from penstock.t", **second))[1].strip() == "5"
 
 
+@pytest.mark.slow
 async def test_a_broken_dump_changes_nothing(home: Path) -> None:
     environ = {"PENSTOCK_HOME": str(home)}
     broken = home / "broken.dump"

@@ -4,35 +4,37 @@ from pathlib import Path
 
 import pytest
 
-from tests.yard import Yard
+from tests.application import Application
 
 
-async def plant(yard: Yard, folder: Path, **texts: str) -> None:
+async def plant(application: Application, folder: Path, **texts: str) -> None:
     folder.mkdir()
     for name, text in texts.items():
         (folder / f"{name}.txt").write_text(text)
-    code, said = await yard.penstock("add", str(folder))
+    code, said = await application.penstock("add", str(folder))
     assert code == 0, said
 
 
-async def test_delete_waits_for_the_receipts_and_works_itself(yard: Yard, tmp_path: Path) -> None:
-    await plant(yard, tmp_path / "in", gate="The gate is made of oak.", mill="The mill grinds rye.", wheel="A wheel.")
-    answer = await yard.ask("delete", "default/gate.txt", "--wait")
+async def test_delete_waits_for_the_receipts_and_works_itself(application: Application, tmp_path: Path) -> None:
+    await plant(
+        application, tmp_path / "in", gate="The gate is made of oak.", mill="The mill grinds rye.", wheel="A wheel."
+    )
+    answer = await application.ask("delete", "default/gate.txt", "--wait")
     [number] = answer["deleted"]
     [receipt] = answer["receipts"]
     assert (receipt["document"], receipt["name"], bool(receipt["verified_at"])) == (number, "gate.txt", True)
 
-    code, said = await yard.penstock("receipt", str(number))
+    code, said = await application.penstock("receipt", str(number))
     assert (code, "nothing was found at" in said) == (0, True), said
-    code, said = await yard.penstock("restore", str(number))
+    code, said = await application.penstock("restore", str(number))
     assert (code, "upload it again" in said) == (2, True), said
-    code, said = await yard.penstock("delete", "default/nothing.txt")
+    code, said = await application.penstock("delete", "default/nothing.txt")
     assert (code, "no document" in said) == (2, True), said
 
-    answer = await yard.ask("delete", "--collection", "default", "--name", "m*.txt", "--yes")
+    answer = await application.ask("delete", "--collection", "default", "--name", "m*.txt", "--yes")
     assert len(answer["deleted"]) == 1
-    assert (await yard.ask("documents", "list"))["documents"][0]["name"] == "wheel.txt"
-    listed = await yard.ask("receipt", "--list")
+    assert (await application.ask("documents", "list"))["documents"][0]["name"] == "wheel.txt"
+    listed = await application.ask("receipt", "--list")
     assert [each["document"] for each in listed["receipts"]] == [number], "the other one waits for a worker"
 
 
@@ -47,6 +49,6 @@ async def test_delete_waits_for_the_receipts_and_works_itself(yard: Yard, tmp_pa
         (("--collection", "default", "--since", "soon"), "is no time"),
     ],
 )
-async def test_what_cannot_be_meant_is_refused(yard: Yard, arguments: tuple[str, ...], said: str) -> None:
-    code, answer = await yard.penstock("delete", *arguments)
+async def test_what_cannot_be_meant_is_refused(application: Application, arguments: tuple[str, ...], said: str) -> None:
+    code, answer = await application.penstock("delete", *arguments)
     assert (code, said in answer) == (2, True), answer

@@ -59,6 +59,7 @@ def place() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.slow
 async def test_the_demo(place: Path) -> None:
     demo = await start_demo(place)
     async with asyncio.timeout(110):  # 90 s are promised for two cores that have nothing else to do
@@ -70,6 +71,7 @@ async def test_the_demo(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.slow
 async def test_an_interrupted_demo_leaves_nothing_behind(place: Path) -> None:
     demo = await start_demo(place)
     assert demo.stdout is not None

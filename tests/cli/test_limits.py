@@ -1,6 +1,6 @@
 """`penstock limits`: what the fleet has of each limit, for people and programs; and a breaker that is closed by hand."""
 
-from tests.yard import Yard, address_of, fetch
+from tests.application import Application, address_of, fetch
 
 CAREFUL = """
 import asyncio
@@ -23,23 +23,23 @@ async def read(ctx):
 """
 
 
-async def test_limits(yard: Yard) -> None:
-    code, said = await yard.penstock("limits")
+async def test_limits(application: Application) -> None:
+    code, said = await application.penstock("limits")
     assert (code, "There is no limit: an application declares one" in said) == (0, True), said
-    (yard.folder / "careful.py").write_text(CAREFUL)
-    worker = await yard.worker("--port", "0", place="careful:app")
-    await yard.enqueue("ask")
-    await yard.enqueue("ask")
-    broken = await yard.enqueue("read")
-    await yard.until_state(broken, "dead")
-    await yard.until("select from penstock.allotments where limit_name = 'llm' and used = 3 and waiting = 1")
-    await yard.until("select from penstock.limits where name = 'ocr' and opened_at is not null")
+    (application.folder / "careful.py").write_text(CAREFUL)
+    worker = await application.worker("--port", "0", place="careful:app")
+    await application.enqueue("ask")
+    await application.enqueue("ask")
+    broken = await application.enqueue("read")
+    await application.until_state(broken, "dead")
+    await application.until("select from penstock.allotments where limit_name = 'llm' and used = 3 and waiting = 1")
+    await application.until("select from penstock.limits where name = 'ocr' and opened_at is not null")
 
-    llm, ocr = await yard.ask("limits")
+    llm, ocr = await application.ask("limits")
     assert (llm["name"], llm["permits"], llm["granted"], llm["used"], llm["waiting"]) == ("llm", 4, 4, 3, 1)
     assert (llm["breaker"], llm["kinds"], len(llm["workers"])) == ("closed", [], 1)
     assert (ocr["breaker"], ocr["kinds"], ocr["reason"]) == ("open", ["read"], "OSError: no route to the scanner")
-    code, said = await yard.penstock("limits")
+    code, said = await application.penstock("limits")
     assert (code, "3/4" in said, "open since" in said, "no route to the scanner" in said) == (0, True, True, True), said
 
     _, metrics = await fetch(address_of(worker), "/metrics")
@@ -49,16 +49,16 @@ async def test_limits(yard: Yard) -> None:
     assert 'penstock_breaker_open{limit="llm"} 0.0' in metrics
     assert 'penstock_limit_level{limit="llm"} ' in metrics
 
-    waiting = await yard.enqueue("read")
-    _, said = await yard.penstock("why", str(waiting))
+    waiting = await application.enqueue("read")
+    _, said = await application.penstock("why", str(waiting))
     assert "waits for ocr: its breaker is open since" in said
-    assert await yard.ask("limits", "close", "ocr") == {"limit": "ocr", "closed": True}
-    await yard.until_state(waiting, "dead")  # claimed again, and as bad as before
+    assert await application.ask("limits", "close", "ocr") == {"limit": "ocr", "closed": True}
+    await application.until_state(waiting, "dead")  # claimed again, and as bad as before
 
 
-async def test_what_cannot_be_closed(yard: Yard) -> None:
-    code, said = await yard.penstock("limits", "close", "lmm")
+async def test_what_cannot_be_closed(application: Application) -> None:
+    code, said = await application.penstock("limits", "close", "lmm")
     assert (code, said) == (2, "There is no limit lmm: there are none.\n")
-    await yard.run("insert into penstock.limits (name, permits) values ('llm', 1)")
-    code, said = await yard.penstock("limits", "close", "llm")
+    await application.run("insert into penstock.limits (name, permits) values ('llm', 1)")
+    code, said = await application.penstock("limits", "close", "llm")
     assert (code, said) == (0, "The breaker of llm was closed already.\n")

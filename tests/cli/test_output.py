@@ -4,6 +4,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 LONG = """
 import asyncio, uvloop
 from penstock.cli.main import write_whole
@@ -13,6 +15,7 @@ print("x" * 200_000)
 """
 
 
+@pytest.mark.slow
 def test_a_long_answer_to_a_slow_reader_is_whole_without_a_buffer() -> None:
     command = (sys.executable, "-u", "-c", LONG)
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:

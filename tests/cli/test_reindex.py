@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from penstock.settings import DatabaseUrl
 from tests.processes import penstock
 from tests.search.qdrant_stand_in import StandIn, stand_in
@@ -10,6 +12,7 @@ from tests.search.qdrant_stand_in import StandIn, stand_in
 __all__ = ["stand_in"]
 
 
+@pytest.mark.slow
 async def test_there_and_back(database_url: DatabaseUrl, tmp_path: Path, stand_in: StandIn) -> None:
     environ = {
         "PENSTOCK_DATABASE_URL": database_url.reveal(),

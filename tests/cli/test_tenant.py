@@ -2,34 +2,34 @@
 
 from pathlib import Path
 
-from tests.yard import Yard
+from tests.application import Application
 
 MILL = "mill"
 
 
-async def test_commands_see_one_tenant(yard: Yard, tmp_path: Path) -> None:
+async def test_commands_see_one_tenant(application: Application, tmp_path: Path) -> None:
     file = tmp_path / "gate.txt"
     file.write_text("The gate is made of oak.")
-    code, said = await yard.penstock("add", str(file), PENSTOCK_TENANT=MILL)
+    code, said = await application.penstock("add", str(file), PENSTOCK_TENANT=MILL)
     assert code == 0, said
-    [shown] = (await yard.ask("documents", "list", PENSTOCK_TENANT=MILL))["documents"]
+    [shown] = (await application.ask("documents", "list", PENSTOCK_TENANT=MILL))["documents"]
     assert (shown["name"], shown["status"]) == ("gate.txt", "ready")
-    assert (await yard.ask("search", "oak", PENSTOCK_TENANT=MILL))["hits"][0]["name"] == "gate.txt"
-    assert (await yard.ask("status", PENSTOCK_TENANT=MILL))["documents"]["ready"] == 1
-    code, said = await yard.penstock("why", str(shown["id"]), PENSTOCK_TENANT=MILL)
+    assert (await application.ask("search", "oak", PENSTOCK_TENANT=MILL))["hits"][0]["name"] == "gate.txt"
+    assert (await application.ask("status", PENSTOCK_TENANT=MILL))["documents"]["ready"] == 1
+    code, said = await application.penstock("why", str(shown["id"]), PENSTOCK_TENANT=MILL)
     assert (code, "is ready" in said) == (0, True), said
 
-    assert (await yard.ask("documents", "list"))["documents"] == []
-    assert (await yard.ask("search", "oak"))["hits"] == []
+    assert (await application.ask("documents", "list"))["documents"] == []
+    assert (await application.ask("search", "oak"))["hits"] == []
     for command in (("why", str(shown["id"])), ("documents", "text", "gate.txt"), ("delete", str(shown["id"]))):
-        code, said = await yard.penstock(*command)
+        code, said = await application.penstock(*command)
         assert (code, "no document" in said.lower()) == (2, True), said
 
-    assert (await yard.ask("delete", "default/gate.txt", "--wait", PENSTOCK_TENANT=MILL))["receipts"][0][
+    assert (await application.ask("delete", "default/gate.txt", "--wait", PENSTOCK_TENANT=MILL))["receipts"][0][
         "name"
     ] == "gate.txt"
 
 
-async def test_a_tenant_has_a_name_of_a_certain_form(yard: Yard) -> None:
-    code, said = await yard.penstock("documents", "list", PENSTOCK_TENANT="The Mill")
+async def test_a_tenant_has_a_name_of_a_certain_form(application: Application) -> None:
+    code, said = await application.penstock("documents", "list", PENSTOCK_TENANT="The Mill")
     assert (code, "PENSTOCK_TENANT" in said) == (2, True), said

@@ -8,87 +8,76 @@ import time
 
 import asyncpg
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.settings import DatabaseUrl
-from tests.yard import Yard, address_of, fetch
+from tests.application import Application, address_of, fetch
+from tests.metrics_samples import metrics
 
 
-async def metrics(address: str) -> dict[str, float]:
-    """Samples by name and labels, as in `name kind=greet outcome=done`."""
-    status, text = await fetch(address, "/metrics")
-    assert status == 200
-    return {
-        " ".join([sample.name, *(f"{key}={value}" for key, value in sorted(sample.labels.items()))]): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-async def test_it_runs_jobs_and_leaves_the_fleet(yard: Yard) -> None:
-    worker = await yard.worker()
-    job = await yard.enqueue("greet", name="Bob")
-    assert await yard.client.result(job, timeout="10s") == "Hello, Bob"
+async def test_it_runs_jobs_and_leaves_the_fleet(application: Application) -> None:
+    worker = await application.worker()
+    job = await application.enqueue("greet", name="Bob")
+    assert await application.client.result(job, timeout="10s") == "Hello, Bob"
     os.kill(worker.pid, signal.SIGTERM)
     assert await worker.end() == 0
-    [row] = await yard.run("select gone_why from penstock.workers")
+    [row] = await application.run("select gone_why from penstock.workers")
     assert row["gone_why"] == "left"
 
 
-async def test_sigterm_waits_for_what_runs(yard: Yard) -> None:
-    worker = await yard.worker("--drain", "10s")
-    job = await yard.enqueue("rest", queue="slow", seconds=2.0)
-    await yard.until_state(job, "running")
+async def test_sigterm_waits_for_what_runs(application: Application) -> None:
+    worker = await application.worker("--drain", "10s")
+    job = await application.enqueue("rest", queue="slow", seconds=2.0)
+    await application.until_state(job, "running")
     os.kill(worker.pid, signal.SIGTERM)
     assert await worker.end() == 0
-    await yard.until_state(job, "done")
+    await application.until_state(job, "done")
 
 
-async def test_sigterm_gives_back_after_the_drain(yard: Yard) -> None:
-    worker = await yard.worker("--drain", "500ms")
-    job = await yard.enqueue("rest", queue="slow")
-    await yard.until_state(job, "running")
+async def test_sigterm_gives_back_after_the_drain(application: Application) -> None:
+    worker = await application.worker("--drain", "500ms")
+    job = await application.enqueue("rest", queue="slow")
+    await application.until_state(job, "running")
     began = time.monotonic()
     os.kill(worker.pid, signal.SIGTERM)
     assert await worker.end() == 0
-    assert 0.5 < time.monotonic() - began < 5
-    await yard.until_state(job, "ready")
+    assert time.monotonic() - began > 0.5
+    await application.until_state(job, "ready")
 
 
-async def test_sigint_gives_back_at_once(yard: Yard) -> None:
-    worker = await yard.worker()
-    job = await yard.enqueue("rest", queue="slow")
-    await yard.until_state(job, "running")
+async def test_sigint_gives_back_at_once(application: Application) -> None:
+    worker = await application.worker()
+    job = await application.enqueue("rest", queue="slow")
+    await application.until_state(job, "running")
     began = time.monotonic()
     os.kill(worker.pid, signal.SIGINT)
     assert await worker.end() == 0
-    assert time.monotonic() - began < 3
-    [row] = await yard.run("select state, failures, suspect from penstock.jobs where id = $1", job)
+    assert time.monotonic() - began < 15, "the drain would take 20 s"
+    [row] = await application.run("select state, failures, suspect from penstock.jobs where id = $1", job)
     assert tuple(row) == ("ready", 0, False), "nothing is charged"
 
 
-async def test_a_second_signal_is_immediate(yard: Yard) -> None:
-    worker = await yard.worker()
-    job = await yard.enqueue("rest", queue="slow")
-    await yard.until_state(job, "running")
+async def test_a_second_signal_is_immediate(application: Application) -> None:
+    worker = await application.worker()
+    job = await application.enqueue("rest", queue="slow")
+    await application.until_state(job, "running")
     os.kill(worker.pid, signal.SIGTERM)
-    await yard.until("select from penstock.workers where draining")
+    await application.until("select from penstock.workers where draining")
     os.kill(worker.pid, signal.SIGTERM)
     assert await worker.end(2) == 128 + signal.SIGTERM
 
 
-async def test_only_the_named_queues_are_served(yard: Yard) -> None:
-    await yard.worker("--queues", "default=3,slow=1")
-    [row] = await yard.run("select queues, kinds, slots from penstock.workers")
+async def test_only_the_named_queues_are_served(application: Application) -> None:
+    await application.worker("--queues", "default=3,slow=1")
+    [row] = await application.run("select queues, kinds, slots from penstock.workers")
     assert row["queues"] == ["default", "slow"]
     assert row["kinds"] == ["block", "greet", "read", "rest"]
     assert row["slots"] == 4
 
 
-async def test_without_an_application_it_serves_documents(yard: Yard) -> None:
-    worker = await yard.worker("--port", "0", place="")
+async def test_without_an_application_it_serves_documents(application: Application) -> None:
+    worker = await application.worker("--port", "0", place="")
     await worker.until("worker started")
-    [row] = await yard.run("select queues, kinds from penstock.workers")
+    [row] = await application.run("select queues, kinds from penstock.workers")
     assert {"documents", "inbox", "models", "redrive", "upkeep"} <= set(row["queues"])
     assert {"prepare_document", "ocr_pages"} < set(row["kinds"])
     assert (await fetch(address_of(worker), "/health/ready"))[0] == 200
@@ -108,11 +97,11 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("place", "sentence"), BROKEN.values(), ids=BROKEN)
-async def test_an_application_that_cannot_be_used(yard: Yard, place: str, sentence: str) -> None:
-    (yard.folder / "empty.py").write_text("from penstock import Penstock\napp = Penstock()\n")
-    (yard.folder / "raises.py").write_text("1 / 0\n")
-    (yard.folder / "imports.py").write_text("import no_such_package\n")
-    code, said = await yard.penstock("worker", place)
+async def test_an_application_that_cannot_be_used(application: Application, place: str, sentence: str) -> None:
+    (application.folder / "empty.py").write_text("from penstock import Penstock\napp = Penstock()\n")
+    (application.folder / "raises.py").write_text("1 / 0\n")
+    (application.folder / "imports.py").write_text("import no_such_package\n")
+    code, said = await application.penstock("worker", place)
     assert (code, sentence in said, "Traceback" in said) == (2, True, False), said
 
 
@@ -126,8 +115,8 @@ async def test_an_application_that_cannot_be_used(yard: Yard, place: str, senten
         (("--drain", "-1"), "--drain"),
     ],
 )
-async def test_options_that_cannot_be_used(yard: Yard, options: tuple[str, ...], sentence: str) -> None:
-    code, said = await yard.penstock("worker", "shop:app", *options)
+async def test_options_that_cannot_be_used(application: Application, options: tuple[str, ...], sentence: str) -> None:
+    code, said = await application.penstock("worker", "shop:app", *options)
     assert (code, sentence in said, "Traceback" in said) == (2, True, False), said
 
 
@@ -144,16 +133,16 @@ async def until_status(address: str, wanted: int) -> str:
 # -- its port -----------------------------------------------------------------------------------------------------
 
 
-async def test_the_port_tells_what_the_process_does(yard: Yard) -> None:
-    worker = await yard.worker("--port", "0", "--queues", "default=10,slow=1")
+async def test_the_port_tells_what_the_process_does(application: Application) -> None:
+    worker = await application.worker("--port", "0", "--queues", "default=10,slow=1")
     address = address_of(worker)
     assert await fetch(address, "/health/live") == (200, '{"status":"live"}')
     assert await fetch(address, "/health/ready") == (200, '{"status":"ready","problems":[]}')
-    await yard.client.result(await yard.enqueue("greet"), timeout="10s")
-    read = await yard.enqueue("read")
-    await yard.until_state(read, "dead")
-    [resting, *waiting] = [await yard.enqueue("rest", queue="slow") for _ in range(3)]
-    await yard.until_state(resting, "running")
+    await application.client.result(await application.enqueue("greet"), timeout="10s")
+    read = await application.enqueue("read")
+    await application.until_state(read, "dead")
+    [resting, *waiting] = [await application.enqueue("rest", queue="slow") for _ in range(3)]
+    await application.until_state(resting, "running")
     samples = await metrics(address)
     assert samples["penstock_job_attempts_total class= kind=greet outcome=done"] == 1
     assert samples["penstock_job_attempts_total class=Permanent kind=read outcome=bury"] == 1
@@ -170,15 +159,15 @@ async def test_the_port_tells_what_the_process_does(yard: Yard) -> None:
     assert samples["penstock_lane_oldest_seconds kind=rest queue=slow share=default"] < 60
 
 
-async def test_not_ready_when_the_database_is_away(yard: Yard, database_url: DatabaseUrl) -> None:
-    worker = await yard.worker("--port", "0")
+async def test_not_ready_when_the_database_is_away(application: Application, database_url: DatabaseUrl) -> None:
+    worker = await application.worker("--port", "0")
     address = address_of(worker)
     # Nobody may connect, and everybody is cut: to the worker it looks like a server that is gone.
-    [[name]] = await yard.run("select current_database()")
+    [[name]] = await application.run("select current_database()")
     admin = await asyncpg.connect(database_url.with_database("postgres").reveal())
     await admin.execute(f"alter database {name} allow_connections false")
     try:
-        await yard.run(
+        await application.run(
             "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'penstock-worker%'"
         )
         assert "PostgreSQL" in await until_status(address, 503)
@@ -189,27 +178,27 @@ async def test_not_ready_when_the_database_is_away(yard: Yard, database_url: Dat
         await admin.close()
 
 
-async def test_not_ready_for_a_while_after_the_loop_was_blocked(yard: Yard) -> None:
-    worker = await yard.worker("--port", "0")
-    job = await yard.enqueue("block", seconds=2.5)
-    await yard.until_state(job, "done")
+async def test_not_ready_for_a_while_after_the_loop_was_blocked(application: Application) -> None:
+    worker = await application.worker("--port", "0")
+    job = await application.enqueue("block", seconds=2.5)
+    await application.until_state(job, "done")
     status, said = await fetch(address_of(worker), "/health/ready")
     assert (status, "The event loop was blocked for 2." in said) == (503, True)
 
 
-async def test_not_ready_when_the_lease_is_lost(yard: Yard) -> None:
-    worker = await yard.worker("--port", "0")
+async def test_not_ready_when_the_lease_is_lost(application: Application) -> None:
+    worker = await application.worker("--port", "0")
     address = address_of(worker)
     await until_status(address, 200)
-    await yard.run("update penstock.workers set gone_at = penstock.now(), gone_why = 'its lease ended'")
+    await application.run("update penstock.workers set gone_at = penstock.now(), gone_why = 'its lease ended'")
     said = await until_status(address, 503)
     assert "The lease is lost, and others have the jobs: its lease ended" in said
     await worker.until("joining the fleet anew")
     await until_status(address, 200)
 
 
-async def test_a_port_in_use(yard: Yard) -> None:
+async def test_a_port_in_use(application: Application) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        code, said = await yard.penstock("worker", "shop:app", "--port", port)
+        code, said = await application.penstock("worker", "shop:app", "--port", port)
     assert (code, f"Port {port} is in use by process" in said) == (2, True), said

@@ -1,4 +1,4 @@
-"""The API on a real port, and a client of either flavour that speaks to it."""
+"""The API on a real port, and a client of it, async or sync."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
 from penstock.web import make_app
-from tests.client.speaking import Speaker
-from tests.web.serving import serving
+from tests.client.both_clients import ClientCalls
+from tests.web.api_server import serving
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ async def product(database_url: DatabaseUrl, tmp_path: Path) -> AsyncIterator[Pr
 
 
 @dataclass
-class Mill:
+class ServedProduct:
     """The served product, with a collection `mill`."""
 
     product: Product
@@ -60,14 +60,14 @@ class Mill:
 
 
 @pytest.fixture
-async def mill(product: Product) -> AsyncIterator[Mill]:
+async def served(product: Product) -> AsyncIterator[ServedProduct]:
     async with serving(make_app(product)) as port:
-        yield Mill(product, f"http://127.0.0.1:{port}")
+        yield ServedProduct(product, f"http://127.0.0.1:{port}")
 
 
 @pytest.fixture
-async def speak(mill: Mill, flavour: str) -> AsyncIterator[Speaker]:
-    speaker = Speaker(flavour, mill.url)
+async def call(served: ServedProduct, flavour: str) -> AsyncIterator[ClientCalls]:
+    speaker = ClientCalls(flavour, served.url)
     await speaker(lambda client: client.collections.create("mill"))
     yield speaker
     await speaker.aclose()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock import client as api
-from tests.client.conftest import Mill
-from tests.client.speaking import Speaker
+from tests.client.both_clients import ClientCalls
+from tests.client.conftest import ServedProduct
 
 MEMO = """
 with memo as (
@@ -19,31 +19,31 @@ insert into penstock.memo_messages (memo_id, stream_id, seq) select id, stream_i
 """
 
 
-async def test_streams(speak: Speaker, mill: Mill) -> None:
+async def test_streams(call: ClientCalls, served: ServedProduct) -> None:
     at = datetime(2026, 11, 17, 18, tzinfo=UTC)
     said: list[dict[str, Any]] = [
         {"message_id": "1", "text": "The gate is of oak.", "author": "Ann", "at": at},
         {"text": "Is it?"},
     ]
-    posted = await speak(lambda c: c.streams.post("talk", said))
+    posted = await call(lambda c: c.streams.post("talk", said))
     assert [(each.number, each.created) for each in posted.messages] == [(1, True), (2, True)]
-    assert (await speak(lambda c: c.streams.post("talk", said[:1]))).messages[0].created is False
+    assert (await call(lambda c: c.streams.post("talk", said[:1]))).messages[0].created is False
     with pytest.raises(api.WrongState):
-        await speak(lambda c: c.streams.post("talk", [{"message_id": "1", "text": "No."}]))
-    async with mill.product.app.transaction() as tx:
+        await call(lambda c: c.streams.post("talk", [{"message_id": "1", "text": "No."}]))
+    async with served.product.app.transaction() as tx:
         await tx.execute(MEMO)
-    shown = await speak(lambda c: c.streams.show("talk"))
+    shown = await call(lambda c: c.streams.show("talk"))
     assert (shown.name, shown.last, shown.state, shown.memos) == ("talk", 2, "waiting", 1)
-    assert [each.name for each in await speak(lambda c: c.streams.list())] == ["talk"]
-    messages = await speak(lambda c: c.streams.messages("talk", page=1))
+    assert [each.name for each in await call(lambda c: c.streams.list())] == ["talk"]
+    messages = await call(lambda c: c.streams.messages("talk", page=1))
     assert [(each.number, each.text, each.at) for each in messages] == [(1, said[0]["text"], at), (2, "Is it?", None)]
-    [memo] = await speak(lambda c: c.streams.memos("talk"))
+    [memo] = await call(lambda c: c.streams.memos("talk"))
     assert (memo.text, memo.kind, [each.author for each in memo.messages]) == ("The gate is of oak.", "fact", ["Ann"])
-    assert [each.id for each in await speak(lambda c: c.streams.search("oak gate", stream="talk", every=True))] == [
+    assert [each.id for each in await call(lambda c: c.streams.search("oak gate", stream="talk", every=True))] == [
         memo.id
     ]
-    assert await speak(lambda c: c.streams.delete_message("talk", 1)) is None
-    assert await speak(lambda c: c.streams.memos(every=True)) == []
-    assert await speak(lambda c: c.streams.delete("talk")) is None
+    assert await call(lambda c: c.streams.delete_message("talk", 1)) is None
+    assert await call(lambda c: c.streams.memos(every=True)) == []
+    assert await call(lambda c: c.streams.delete("talk")) is None
     with pytest.raises(api.NotFound):
-        await speak(lambda c: c.streams.show("talk"))
+        await call(lambda c: c.streams.show("talk"))

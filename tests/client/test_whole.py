@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.web import make_app
 from tests.client.unasync import SOURCE, TARGET, made, unasync
 

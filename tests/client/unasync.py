@@ -1,7 +1,7 @@
 """`python -m tests.client.unasync` writes penstock/client/_sync from penstock/client/_async, word by word.
 
 The sources use only what has a word in the other flavour; whatever waits differently beyond that stands side by side in
-waiting.py and content.py. A test fails when the result is not what is in the tree.
+transport.py and upload_body.py. A test fails when the result is not what is in the tree.
 """
 
 import re

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from penstock.database import Database
-from penstock.database.arrays import KNOWN
+from penstock.database.session import ARRAYS
 
 VALUES: dict[str, Any] = {
     "bool": True,
@@ -30,12 +30,12 @@ async def test_the_numbers_are_those_of_the_catalog(database: Database) -> None:
     async with database.pool.session() as session:
         rows = await session.fetch(
             "select typname::text, oid::int, typarray::int from pg_type where typname = any ($1::text[])",
-            [name for name, _, _ in KNOWN],
+            [name for name, _, _ in ARRAYS],
         )
-    assert {tuple(row) for row in rows} == set(KNOWN)
+    assert {tuple(row) for row in rows} == set(ARRAYS)
 
 
-@pytest.mark.parametrize("name", [name for name, _, _ in KNOWN])
+@pytest.mark.parametrize("name", [name for name, _, _ in ARRAYS])
 async def test_they_come_back_as_they_went_and_nobody_asked_for_them(database: Database, name: str) -> None:
     asked: list[str] = []
     session = await database.direct("test")

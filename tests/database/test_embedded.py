@@ -16,8 +16,9 @@ from penstock.database.embedded import flock_holders
 from penstock.database.postmaster import SOCKET_PATH_MAX
 from penstock.errors import ConnectionLost, ServerUnusable
 from penstock.settings import PoolSettings, PostgresSettings, Settings
+from tests.polling import until
 from tests.processes import penstock, start
-from tests.waiting import until
+from tests.slow import slow_but_first
 
 USER = """
 import asyncio, sys
@@ -59,6 +60,7 @@ async def test_made_attached_stopped_started(home: Path) -> None:
     await first.leave()
 
 
+@pytest.mark.slow
 async def test_it_is_private_and_not_root(home: Path) -> None:
     server = embedded(home)
     await server.join()
@@ -73,6 +75,7 @@ async def test_it_is_private_and_not_root(home: Path) -> None:
     await server.leave()
 
 
+@pytest.mark.slow
 async def test_many_processes_start_at_once_and_share_one_server(home: Path) -> None:
     outputs = await asyncio.gather(*(penstock("db", "start", "--json", PENSTOCK_HOME=str(home)) for _ in range(4)))
     assert [code for code, _ in outputs] == [0] * 4, outputs
@@ -85,6 +88,7 @@ async def test_many_processes_start_at_once_and_share_one_server(home: Path) -> 
     assert hows == ["attached", "attached", "attached", "made"]
 
 
+@pytest.mark.slow
 async def test_a_killed_user_leaves_nothing_that_blocks(home: Path) -> None:
     async with start("-c", USER, str(home)) as user:
         await user.until("joined")
@@ -98,7 +102,7 @@ async def test_a_killed_user_leaves_nothing_that_blocks(home: Path) -> None:
     assert server.postmaster.running() is None
 
 
-@pytest.mark.parametrize("after", [0.15, 0.4, 0.6, 0.8, 1.1])
+@pytest.mark.parametrize("after", slow_but_first([0.4, 0.15, 0.6, 0.8, 1.1]))
 async def test_a_start_killed_in_the_middle_does_not_block_the_next(home: Path, after: float) -> None:
     async with start("-c", USER, str(home)) as user:
         await asyncio.sleep(after)
@@ -112,6 +116,7 @@ async def test_a_start_killed_in_the_middle_does_not_block_the_next(home: Path, 
     assert not list((home / "postgres").glob("*.new"))
 
 
+@pytest.mark.slow
 async def test_a_killed_postmaster_loses_no_acknowledged_row(home: Path) -> None:
     settings = Settings(home=home, pool=PoolSettings(size=4))
     async with open_database(settings, role="test") as database:
@@ -128,8 +133,8 @@ async def test_a_killed_postmaster_loses_no_acknowledged_row(home: Path) -> None
 
         writers = [asyncio.create_task(write(i * 1_000_000)) for i in range(4)]
         await until(lambda: len(acknowledged) >= 200)
-        assert database.reached.server is not None
-        running = database.reached.server.postmaster.running()
+        assert database.endpoint.server is not None
+        running = database.endpoint.server.postmaster.running()
         assert running is not None
         os.kill(running.pid, signal.SIGKILL)
         await asyncio.wait(writers, return_when=asyncio.FIRST_EXCEPTION)
@@ -142,11 +147,12 @@ async def test_a_killed_postmaster_loses_no_acknowledged_row(home: Path) -> None
         assert any(isinstance(result, ConnectionLost) for result in results), results
         rows = await database.pool.repeat(lambda session: session.fetch("select n from penstock.rows"))
         assert set(acknowledged) <= {row["n"] for row in rows}
-        revived = database.reached.server.postmaster.running()
+        revived = database.endpoint.server.postmaster.running()
         assert revived is not None
         assert revived.pid != running.pid
 
 
+@pytest.mark.slow
 async def test_a_pid_file_of_another_process_is_not_believed(home: Path) -> None:
     server = embedded(home)
     await server.join()
@@ -158,6 +164,7 @@ async def test_a_pid_file_of_another_process_is_not_believed(home: Path) -> None
     await server.leave()
 
 
+@pytest.mark.slow
 async def test_a_kept_server_outlives_its_users_until_it_is_stopped(home: Path) -> None:
     server, other = embedded(home), embedded(home)
     await server.join()
@@ -183,6 +190,7 @@ async def test_a_folder_of_an_older_major_version_gets_the_way_to_upgrade(home: 
     await server.leave()
 
 
+@pytest.mark.slow
 async def test_a_home_with_a_long_path_is_reached_by_tcp(home: Path) -> None:
     long = home / ("x" * SOCKET_PATH_MAX)
     server = embedded(long)

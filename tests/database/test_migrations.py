@@ -49,6 +49,7 @@ async def tables(session: Session) -> set[str]:
     return {row["tablename"] for row in rows}
 
 
+@pytest.mark.slow
 async def test_four_processes_migrate_once(database: Database, database_url: DatabaseUrl, folder: Path) -> None:
     # Not idempotent on purpose, and slow enough that all four meet: a second application would fail or leave two rows.
     add(folder, "create table penstock.applied (n int); select pg_sleep(0.5); insert into penstock.applied values (1);")

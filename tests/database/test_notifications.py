@@ -4,7 +4,7 @@ from penstock.database import Database, Pool
 from penstock.database.notifications import Notifications
 from penstock.database.session import Session, connect
 from penstock.settings import DatabaseUrl, PoolSettings, Settings
-from tests.waiting import until
+from tests.polling import until
 
 LISTENERS = (
     "select pid from pg_stat_activity where datname = current_database() and application_name like 'penstock-listen%'"

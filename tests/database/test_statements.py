@@ -60,3 +60,34 @@ def test_an_unknown_statement_tells_the_known_ones(tmp_path: Path) -> None:
     path.write_text("-- name: claim\nselect 1\n")
     with pytest.raises(AttributeError, match="no statement clain; there are claim"):
         _ = Statements(path).clain
+
+
+def test_words_become_quoted_names_and_numbers() -> None:
+    statement = Statement(
+        "s", "create index rows_by_place on penstock.rows (id) where place = place_number and id = :id"
+    )
+    named = statement.named(rows="facts-of", place_number=7)
+    assert named.text == 'create index "facts-of_by_place" on penstock."facts-of" (id) where place = 7 and id = $1'
+    assert named.parameters == ["id"]
+    assert "rows_by_place" in statement.text, "the statement itself stays as it is"
+    index = Statement("s", "drop index penstock.rows_place_number").named(rows="facts", place_number=7)
+    assert index.text == 'drop index penstock."facts_7"'
+
+
+def test_a_table_may_be_named_like_another_word() -> None:
+    statement = Statement("s", "select * from first_rows join second_rows using (id)")
+    named = statement.named(first_rows="second_rows", second_rows="first_rows")
+    assert named.text == 'select * from "second_rows" join "first_rows" using (id)'
+
+
+@pytest.mark.parametrize(
+    "name", ["", 'a"b', "a'b", "a b", "a;b", "a.b", "-a", "a\n", "a\0b", "ä", 'x"; drop table jobs; --']
+)
+def test_only_a_plain_name_becomes_a_table(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be the name of a table"):
+        Statement("s", "select * from penstock.rows").named(rows=name)
+
+
+def test_a_word_that_is_not_in_the_text_is_refused() -> None:
+    with pytest.raises(TypeError, match="count has no word rwos"):
+        Statement("count", "select * from penstock.rows").named(rwos="facts")

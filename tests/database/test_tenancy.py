@@ -12,7 +12,7 @@ import pytest
 
 from penstock.database import Database, Pool, open_database
 from penstock.database.session import connect
-from penstock.database.tenancy import check_tenant, everybody, is_guarded, only
+from penstock.database.tenancy import all_tenants, check_tenant, is_guarded, only
 from penstock.errors import BadValue
 from penstock.search import prepare_model
 from penstock.settings import DatabaseUrl, PoolSettings, Settings
@@ -234,7 +234,7 @@ async def one_by_one(pool: Pool) -> None:
             assert await names(pool) == [f"canary-{tenant}"]
             async with pool.session() as session:
                 assert await session.fetchval("select current_user") == "penstock_request"
-            with everybody():
+            with all_tenants():
                 assert await names(pool) == ["canary-a", "canary-b"]
         assert await names(pool) == ["canary-a", "canary-b"]
         with only(tenant), pytest.raises(asyncpg.DivisionByZeroError):

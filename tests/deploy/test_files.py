@@ -128,11 +128,9 @@ def test_what_the_files_promise() -> None:
 
 
 def test_the_image_has_what_the_extras_need() -> None:
-    """deploy/requirements.lock follows pyproject.toml."""
+    """locks/image.lock follows pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    locked = {
-        line.partition("==")[0] for line in (DEPLOY / "requirements.lock").read_text().splitlines() if "==" in line
-    }
+    locked = {line.partition("==")[0] for line in (ROOT / "locks/image.lock").read_text().splitlines() if "==" in line}
     extras = ("cloud", "folder", "mysql", "rabbitmq", "servicebus", "telemetry")
     wanted = [*project["dependencies"], *(each for extra in extras for each in project["optional-dependencies"][extra])]
     names = {re.split(r"[ ;<>=~!\[]", each)[0].lower() for each in wanted}

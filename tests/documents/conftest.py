@@ -10,23 +10,22 @@ from typing import Any
 import pytest
 from asyncpg import Record
 
-from penstock.blobs import Store, open_store
+from penstock.blobs import BlobStore, open_store
 from penstock.documents import (
     Accepted,
     Document,
     Intake,
     Upload,
     create_collection,
-    history,
+    list_events,
     load_work,
     publish,
     show_document,
 )
 from penstock.engine import Context, Kind, Penstock
-from penstock.engine.job import Job
-from penstock.engine.outcome import Bury, Failure
+from penstock.engine.job import Bury, Failure, Job
 from penstock.settings import DatabaseUrl
-from tests.engine.conftest import Shop
+from tests.engine.conftest import JobQueue
 
 NEVER = "0" * 12
 
@@ -40,15 +39,15 @@ async def pieces(content: bytes, size: int = 65536) -> AsyncIterator[bytes]:
         yield content[start : start + size]
 
 
-class Office:
+class DocumentQueue:
     """An open application with a collection `files`, a store, and a worker that is only a row."""
 
-    def __init__(self, app: Penstock, store: Store) -> None:
+    def __init__(self, app: Penstock, store: BlobStore) -> None:
         self.app = app
         self.store = store
         self.intake = Intake(app, store)
-        self.shop = Shop(app.database)
-        self.run = self.shop.run
+        self.job_queue = JobQueue(app.database)
+        self.run = self.job_queue.run
         self._worker = 0
 
     @property
@@ -73,15 +72,15 @@ class Office:
         return (await self.show(document)).status
 
     async def events(self, document: int) -> list[str]:
-        return [each.event for each in await history(self.app, document)]
+        return [each.event for each in await list_events(self.app, document)]
 
     async def worker(self) -> int:
         if not self._worker:
-            self._worker = await self.shop.worker(self.kind)
+            self._worker = await self.job_queue.worker(self.kind)
         return self._worker
 
     async def claim(self) -> list[Job]:
-        return await self.shop.claim(await self.worker(), queue="documents")
+        return await self.job_queue.claim(await self.worker(), queue="documents")
 
     async def claim_one(self) -> Job:
         [job] = await self.claim()
@@ -89,12 +88,12 @@ class Office:
 
     async def bury(self, job: Job, kind: str = "Encrypted", message: str = "a password is needed") -> None:
         failure = Failure("Permanent", kind, message, "Traceback …", NEVER, step="read")
-        await self.shop.settle(await self.worker(), (job, Bury(failure)))
+        await self.job_queue.settle(await self.worker(), (job, Bury(failure)))
 
     async def publish(self, job: Job, *, chunks: int = 2, words: int = 10, gaps: Any = (), pages: int = 1) -> bool:
         """What the pipeline does at the end of a job."""
         args = json.loads(job.args)
-        context = self.shop.context(job, await self.worker(), self.kind)
+        context = self.job_queue.context(job, await self.worker(), self.kind)
         async with context.finish() as tx:
             work = await load_work(tx, args["document"], args["version"])
             if work is None:
@@ -131,9 +130,9 @@ async def app(database_url: DatabaseUrl, tmp_path: Path) -> AsyncIterator[Pensto
 
 
 @pytest.fixture
-async def office(app: Penstock) -> AsyncIterator[Office]:
-    office = Office(app, open_store(app.settings))
+async def document_queue(app: Penstock) -> AsyncIterator[DocumentQueue]:
+    document_queue = DocumentQueue(app, open_store(app.settings))
     await create_collection(app, "files")
-    yield office
-    office.shop.close()
+    yield document_queue
+    document_queue.job_queue.close()
     await asyncio.sleep(0)

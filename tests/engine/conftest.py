@@ -10,20 +10,20 @@ from asyncpg import Record
 
 from penstock.database import Database, Session, Statement
 from penstock.engine import Call, JobId, Kind
-from penstock.engine.chores import DEATHS_ALLOWED, rescue
-from penstock.engine.chores import sql as chores_sql
-from penstock.engine.context import Context, Desk
-from penstock.engine.fleet import Member, register
+from penstock.engine.claim import Claimer, Lanes
+from penstock.engine.context import Context, Runtime
+from penstock.engine.fleet import Registration, register
 from penstock.engine.fleet import sql as fleet_sql
-from penstock.engine.job import Job
+from penstock.engine.job import Job, Outcome
 from penstock.engine.kinds import Kinds
-from penstock.engine.lanes import Claimer, Lanes
-from penstock.engine.limits import Limits
-from penstock.engine.outcome import Outcome
-from penstock.engine.permits import Allotments
+from penstock.engine.limits.declare import Limits
+from penstock.engine.limits.exchange import Limiters
+from penstock.engine.maintenance import DEATHS_ALLOWED, rescue
+from penstock.engine.maintenance import sql as chores_sql
 from penstock.engine.queue import Order, enqueue_orders
 from penstock.engine.queue import sql as queue_sql
-from penstock.engine.settler import Settled, Settler, settle
+from penstock.engine.settle import Settlement, Settler, settle
+from tests.engine.limited_role import limited_role
 
 
 async def do_nothing(ctx: Any, n: int = 0) -> None:
@@ -37,7 +37,7 @@ def make_kind(name: str = "nothing", **options: Any) -> Kind:
 nothing = make_kind()
 
 
-class Shop:
+class JobQueue:
     """A database with jobs, and workers that are only rows."""
 
     def __init__(self, database: Database) -> None:
@@ -70,7 +70,7 @@ class Shop:
 
     async def worker(self, *kinds: Kind, lease: float = 15) -> int:
         kinds = kinds or (nothing,)
-        member = Member(
+        member = Registration(
             queues=sorted({kind.queue for kind in kinds}),
             kinds=[kind.name for kind in kinds],
             slots=10,
@@ -90,13 +90,13 @@ class Shop:
 
     async def settle(self, worker_id: int, *outcomes: tuple[Job, Outcome]) -> set[int]:
         async with self.database.pool.transaction() as tx:
-            return await settle(tx, worker_id, [Settled(job, outcome, 0.1) for job, outcome in outcomes])
+            return await settle(tx, worker_id, [Settlement(job, outcome, 0.1) for job, outcome in outcomes])
 
     def context(self, job: Job, worker_id: int, kind: Kind = nothing, code: str = "") -> Context:
         pool = self.database.pool
-        nobody = Allotments(Limits(), Kinds(), lambda: 0.0, lambda: None)
+        nobody = Limiters(Limits(), Kinds(), lambda: 0.0, lambda: None)
         lanes = partial(self.lanes.ids, self.database)
-        return Context(job, kind, Desk(pool, Settler(pool, worker_id), worker_id, code, lanes, nobody))
+        return Context(job, kind, Runtime(pool, Settler(pool, worker_id), worker_id, code, lanes, nobody))
 
     async def beat(self, worker_id: int) -> Record | None:
         async with self.database.pool.session() as session:
@@ -120,7 +120,7 @@ class Shop:
 
     async def promote(self) -> int:
         async with self.database.pool.session() as session:
-            return len(await chores_sql.promote_jobs(session, bite=500))
+            return len(await chores_sql.promote_jobs(session, batch=500))
 
     async def advance(self, seconds: float) -> None:
         await self.run("update penstock.test_clock set shift = shift + $1", timedelta(seconds=seconds))
@@ -136,10 +136,10 @@ class Shop:
 
 
 @pytest.fixture
-async def shop(database: Database) -> AsyncIterator[Shop]:
-    shop = Shop(database)
-    yield shop
-    shop.close()
+async def job_queue(database: Database) -> AsyncIterator[JobQueue]:
+    job_queue = JobQueue(database)
+    yield job_queue
+    job_queue.close()
 
 
-__all__ = ["DEATHS_ALLOWED", "Session", "Shop", "make_kind", "nothing"]
+__all__ = ["DEATHS_ALLOWED", "JobQueue", "Session", "limited_role", "make_kind", "nothing"]

@@ -12,13 +12,14 @@ import pytest
 
 from penstock import Context, Penstock, QueueFull
 from penstock.engine import Call
-from penstock.engine.admission import Look
+from penstock.engine.admission import WaitingCount
 from penstock.engine.admission import sql as admission_sql
 from penstock.errors import BadJob
 from penstock.settings import Settings
-from tests.engine.conftest import Shop, make_kind
-from tests.engine.test_plans import plan_of, prepare
-from tests.waiting import until
+from tests.engine.conftest import JobQueue, make_kind
+from tests.engine.query_plans import plan_of, prepare
+from tests.polling import until
+from tests.slow import slow_but_first
 
 LIKE_LATER = (
     "update penstock.jobs set state = 'later', run_at = penstock.now() + interval '1 hour' where state = 'ready'"
@@ -172,27 +173,27 @@ async def test_what_was_let_in_since_the_look_counts(app: Penstock, monkeypatch:
         await app.enqueue(shallow(app))
 
 
-async def test_a_look_does_not_see_more_than_it_must(shop: Shop) -> None:
+async def test_a_look_does_not_see_more_than_it_must(job_queue: JobQueue) -> None:
     kind = make_kind("crowded")
-    await shop.enqueue(*(kind() for _ in range(50)))
-    [row] = await shop.run("select id from penstock.lanes where kind = 'crowded'")
-    async with shop.database.pool.session() as session:
+    await job_queue.enqueue(*(kind() for _ in range(50)))
+    [row] = await job_queue.run("select id from penstock.lanes where kind = 'crowded'")
+    async with job_queue.database.pool.session() as session:
         counted = [await admission_sql.count_lane.value(session, lane=row["id"], most=most) for most in (1, 49, 50, 51)]
         queued = [await admission_sql.count_queue.value(session, queue="default", most=most) for most in (7, 100)]
         nowhere = await admission_sql.count_queue.value(session, queue="elsewhere", most=100)
     assert (counted, queued, nowhere) == ([1, 49, 50, 50], [7, 50], 0)
 
 
-@pytest.mark.parametrize("statistics", ["none", "skewed", "fresh"])
-async def test_a_look_walks_indexes(shop: Shop, statistics: str) -> None:
-    await prepare(shop, statistics)
+@pytest.mark.parametrize("statistics", slow_but_first(["skewed", "none", "fresh"]))
+async def test_a_look_walks_indexes(job_queue: JobQueue, statistics: str) -> None:
+    await prepare(job_queue, statistics)
     looks: dict[str, dict[str, Any]] = {
         "count_lane": {"lane": 7, "most": 1000},
         "count_queue": {"queue": "default", "most": 1000},
     }
     for name, values in looks.items():
         for generic in (False, True):
-            async with shop.database.pool.transaction() as tx:
+            async with job_queue.database.pool.transaction() as tx:
                 found = await plan_of(tx, getattr(admission_sql, name), values, generic=generic)
             scans = {
                 node["Index Name"] if "Index Name" in node else node["Node Type"]
@@ -203,7 +204,7 @@ async def test_a_look_walks_indexes(shop: Shop, statistics: str) -> None:
 
 
 def test_when_to_try_again() -> None:
-    look = Look()
+    look = WaitingCount()
     assert look.retry_after(1) == timedelta(seconds=5), "nothing was seen yet"
     look.note(100, 0, began=10.0, depth=100)
     look.note(100, 0, began=11.0, depth=100)
@@ -212,7 +213,7 @@ def test_when_to_try_again() -> None:
     assert look.retry_after(100) == timedelta(seconds=5), "20 a second"
     assert look.retry_after(1) == timedelta(seconds=1), "not sooner"
     assert look.retry_after(100_000) == timedelta(seconds=60), "not later"
-    look = Look()
+    look = WaitingCount()
     look.note(50, 0, began=10.0, depth=100)
     look.added = 10
     look.note(60, 10, began=40.0, depth=100)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.backoff import FREE_TRIES, LONGEST, outage_pause, retry_after, tries_for
+from penstock.engine.running import FREE_TRIES, LONGEST, LONGEST_OUTAGE_PAUSE, retry_after, tries_for
 
 
 def test_waits_double() -> None:
@@ -30,7 +30,7 @@ def test_resource_limits_have_fewer_tries() -> None:
 
 
 def test_an_outage_is_waited_for_in_steps_of_ten_minutes_for_a_day() -> None:
-    waits = [outage_pause(attempt, 0).total_seconds() for attempt in range(1, FREE_TRIES + 1)]
+    waits = [retry_after(attempt, 0, LONGEST_OUTAGE_PAUSE).total_seconds() for attempt in range(1, FREE_TRIES + 1)]
     assert waits[:4] == [2, 4, 8, 16]
     assert max(waits) == 600
     assert 23 * 3600 < sum(waits) < 25 * 3600

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from penstock import LeaseLost, Permanent, RateLimited, Transient
-from penstock.engine.breaker import Breaker, News, Probe, Signal, read_signal, rest_after
+from penstock.engine.limits.breaker import Breaker, News, Probe, Signal, read_signal, rest_after
 from penstock.errors import CallTimedOut, ConnectionLost, QueueFull, Resting
 
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.cron import count_ticks, next_tick, read_rule
+from penstock.engine.schedules import count_ticks, next_tick, read_rule
 from penstock.errors import BadJob
+from tests.slow import examples
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 BERLIN = "Europe/Berlin"
@@ -158,7 +159,7 @@ FIELDS = st.tuples(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(FIELDS, st.sampled_from(CHANGES), st.integers(-300, 300), st.sampled_from([BERLIN, "America/Santiago", "UTC"]))
 def test_where_one_begins_does_not_matter(fields: tuple[str, str], change: str, minutes: int, zone: str) -> None:
     """The ticks are a set: a worker that looks later finds the same ones, none twice and none between."""

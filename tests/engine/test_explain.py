@@ -17,19 +17,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.database import Statements
-from penstock.engine import explain as explaining
-from penstock.engine import lanes
-from penstock.engine.explain import CLAIMABLE, Explanation, explain
-from penstock.engine.lanes import Claimer, LaneKey, Lanes
-from penstock.engine.outcome import Bury, Cancelled, Done, Retry, Snooze, describe_failure
-from tests.engine.conftest import Shop, make_kind, nothing
+from penstock.engine import claim
+from penstock.engine.claim import Claimer, LaneKey, Lanes
+from penstock.engine.inspect import explain as explaining
+from penstock.engine.inspect.explain import Explanation, advise, explain_job
+from penstock.engine.job import Bury, Cancelled, Done, Retry, Snooze, describe_failure
+from tests.engine.conftest import JobQueue, make_kind, nothing
+from tests.slow import examples
 
-SQL = Path(explaining.__file__).parent
+ENGINE = Path(claim.__file__).parent
+# Some live worker would take it, now or when its turn comes.
+CLAIMABLE = frozenset({"open", "behind", "suspect", "permits in use"})
 
 
-async def why(shop: Shop, job_id: int) -> Explanation:
-    async with shop.database.pool.session() as session:
-        return await explain(session, job_id)
+async def why(job_queue: JobQueue, job_id: int) -> Explanation:
+    async with job_queue.database.pool.session() as session:
+        return await explain_job(session, job_id)
 
 
 def failure(text: str) -> Any:
@@ -39,163 +42,192 @@ def failure(text: str) -> Any:
 # -- sentences ----------------------------------------------------------------------------------------------------
 
 
-async def test_not_found(shop: Shop) -> None:
-    said = await why(shop, 404)
+async def test_not_found(job_queue: JobQueue) -> None:
+    said = await why(job_queue, 404)
     assert (said.state, said.because) == ("not found", "not found")
     assert said.sentence == "There is no job 404, neither alive nor in the history."
 
 
-async def test_no_worker(shop: Shop) -> None:
-    [job] = await shop.enqueue()
-    said = await why(shop, job)
+async def test_no_worker(job_queue: JobQueue) -> None:
+    [job] = await job_queue.enqueue()
+    said = await why(job_queue, job)
     assert (said.state, said.because) == ("ready", "no worker")
     assert "none is running" in said.sentence
     assert "penstock worker" in said.sentence
 
 
-async def test_unserved(shop: Shop) -> None:
+async def test_unserved(job_queue: JobQueue) -> None:
     strange = make_kind("strange")
-    [job] = await shop.enqueue(strange())
-    await shop.worker(nothing)
-    assert (await why(shop, job)).because == "unserved"
-    former = await shop.worker(strange)
-    await shop.run("update penstock.workers set gone_at = penstock.now(), gone_why = 'left' where id = $1", former)
-    said = await why(shop, job)
+    [job] = await job_queue.enqueue(strange())
+    await job_queue.worker(nothing)
+    assert (await why(job_queue, job)).because == "unserved"
+    former = await job_queue.worker(strange)
+    await job_queue.run("update penstock.workers set gone_at = penstock.now(), gone_why = 'left' where id = $1", former)
+    said = await why(job_queue, job)
     assert said.because == "unserved"
     assert "no live worker serves the kind strange in the queue default" in said.sentence
     assert "The last one that served it was" in said.sentence
 
 
-async def test_only_draining_workers(shop: Shop) -> None:
-    [job] = await shop.enqueue()
-    worker = await shop.worker()
-    await shop.run("update penstock.workers set draining = true where id = $1", worker)
-    said = await why(shop, job)
+async def test_only_draining_workers(job_queue: JobQueue) -> None:
+    [job] = await job_queue.enqueue()
+    worker = await job_queue.worker()
+    await job_queue.run("update penstock.workers set draining = true where id = $1", worker)
+    said = await why(job_queue, job)
     assert said.because == "draining"
     assert "the only worker that serves it is draining" in said.sentence
 
 
-async def test_next_and_behind(shop: Shop) -> None:
-    first, second, third = await shop.enqueue(nothing(), nothing(), nothing())
-    [urgent] = await shop.enqueue(nothing(), priority=-7)
-    await shop.enqueue(nothing(), share="other")
-    await shop.worker()
-    assert (await why(shop, urgent)).because == "open"
-    assert "is behind 1 job in its lane (default, nothing, default)" in (await why(shop, first)).sentence
-    assert (await why(shop, second)).evidence["ahead_in_lane"] == 2
-    assert "behind 3 jobs" in (await why(shop, third)).sentence
-    assert "1 worker serves it, with 0 of 10 slots in use" in (await why(shop, third)).sentence
+async def test_next_and_behind(job_queue: JobQueue) -> None:
+    first, second, third = await job_queue.enqueue(nothing(), nothing(), nothing())
+    [urgent] = await job_queue.enqueue(nothing(), priority=-7)
+    await job_queue.enqueue(nothing(), share="other")
+    await job_queue.worker()
+    assert (await why(job_queue, urgent)).because == "open"
+    assert "is behind 1 job in its lane (default, nothing, default)" in (await why(job_queue, first)).sentence
+    assert (await why(job_queue, second)).evidence["ahead_in_lane"] == 2
+    assert "behind 3 jobs" in (await why(job_queue, third)).sentence
+    assert "1 worker serves it, with 0 of 10 slots in use" in (await why(job_queue, third)).sentence
 
 
-async def test_far_behind_is_counted_to_a_thousand(shop: Shop) -> None:
-    jobs = await shop.enqueue(*(nothing(n=n) for n in range(1200)))
-    await shop.worker()
-    assert "behind 1,000 jobs" in (await why(shop, jobs[1000])).sentence
-    assert "behind more than 1,000 jobs" in (await why(shop, jobs[1100])).sentence
+async def test_far_behind_is_counted_to_a_thousand(job_queue: JobQueue) -> None:
+    jobs = await job_queue.enqueue(*(nothing(n=n) for n in range(1200)))
+    await job_queue.worker()
+    assert "behind 1,000 jobs" in (await why(job_queue, jobs[1000])).sentence
+    assert "behind more than 1,000 jobs" in (await why(job_queue, jobs[1100])).sentence
 
 
 @pytest.mark.parametrize(("what", "name"), [("queue", "default"), ("kind", "nothing"), ("share", "default")])
-async def test_paused(shop: Shop, what: str, name: str) -> None:
-    [job] = await shop.enqueue()
-    await shop.worker()
-    await shop.run("insert into penstock.pauses (what, name, reason) values ($1, $2, 'the disk is full')", what, name)
-    said = await why(shop, job)
+async def test_paused(job_queue: JobQueue, what: str, name: str) -> None:
+    [job] = await job_queue.enqueue()
+    await job_queue.worker()
+    await job_queue.run(
+        "insert into penstock.pauses (what, name, reason) values ($1, $2, 'the disk is full')", what, name
+    )
+    said = await why(job_queue, job)
     assert said.because == "paused"
     assert f"the {what} {name} is paused since" in said.sentence
     assert "(the disk is full)" in said.sentence
     assert f"`penstock resume --{what} {name}`" in said.sentence
 
 
-async def test_running(shop: Shop) -> None:
-    await shop.enqueue()
-    worker = await shop.worker()
-    [job] = await shop.claim(worker)
+async def test_running(job_queue: JobQueue) -> None:
+    await job_queue.enqueue()
+    worker = await job_queue.worker()
+    [job] = await job_queue.claim(worker)
     progress = json.dumps({"done": 3, "total": 10, "note": "pages"})
-    await shop.run("update penstock.jobs set progress = $1 where id = $2", progress, job.id)
-    said = await why(shop, job.id)
+    await job_queue.run("update penstock.jobs set progress = $1 where id = $2", progress, job.id)
+    said = await why(job_queue, job.id)
     assert (said.state, said.because) == ("running", "running")
     assert "in attempt 1; progress 3 of 10 (pages); the worker's last beat was" in said.sentence
-    await shop.run("update penstock.jobs set cancelling = true where id = $1", job.id)
-    said = await why(shop, job.id)
+    await job_queue.run("update penstock.jobs set cancelling = true where id = $1", job.id)
+    said = await why(job_queue, job.id)
     assert said.because == "cancelling"
     assert "is being cancelled" in said.sentence
 
 
-async def test_running_on_a_lost_worker_then_a_suspect(shop: Shop) -> None:
-    await shop.enqueue(nothing(), nothing())
-    worker = await shop.worker()
-    first, second = await shop.claim(worker)
-    await shop.advance(16)
-    said = await why(shop, first.id)
+async def test_running_on_a_lost_worker_then_a_suspect(job_queue: JobQueue) -> None:
+    await job_queue.enqueue(nothing(), nothing())
+    worker = await job_queue.worker()
+    first, second = await job_queue.claim(worker)
+    await job_queue.advance(16)
+    said = await why(job_queue, first.id)
     assert said.because == "lost", "silent for longer than its lease, and not yet declared gone"
     assert "as soon as another worker runs" in said.sentence
-    other = await shop.worker()
-    await shop.look(other)
-    said = await why(shop, first.id)
+    other = await job_queue.worker()
+    await job_queue.look(other)
+    said = await why(job_queue, first.id)
     assert "it will be rescued within seconds" in said.sentence
 
-    await shop.rescue(worker)
-    said = await why(shop, first.id)
+    await job_queue.rescue(worker)
+    said = await why(job_queue, first.id)
     assert said.because == "suspect"
     assert "ran when its worker was lost; such jobs run one at a time per worker" in said.sentence
-    assert "1 other is before it" in (await why(shop, second.id)).sentence
-    await shop.claim_suspect(other)
-    assert (await why(shop, second.id)).because == "suspects busy"
+    assert "1 other is before it" in (await why(job_queue, second.id)).sentence
+    await job_queue.claim_suspect(other)
+    assert (await why(job_queue, second.id)).because == "suspects busy"
 
 
-async def test_later(shop: Shop) -> None:
-    [scheduled] = await shop.enqueue(delay=timedelta(hours=2))
-    said = await why(shop, scheduled)
+async def test_later(job_queue: JobQueue) -> None:
+    [scheduled] = await job_queue.enqueue(delay=timedelta(hours=2))
+    said = await why(job_queue, scheduled)
     assert (said.state, said.because) == ("later", "scheduled")
     assert ", in 2 h" in said.sentence
 
-    await shop.enqueue(nothing(), nothing())
-    worker = await shop.worker()
-    failed, limited = await shop.claim(worker)
-    await shop.settle(worker, (failed, Retry(failure("boom"), timedelta(minutes=5))))
-    await shop.settle(worker, (limited, Snooze(failure("slow down"), timedelta(minutes=5))))
-    said = await why(shop, failed.id)
+    await job_queue.enqueue(nothing(), nothing())
+    worker = await job_queue.worker()
+    failed, limited = await job_queue.claim(worker)
+    await job_queue.settle(worker, (failed, Retry(failure("boom"), timedelta(minutes=5))))
+    await job_queue.settle(worker, (limited, Snooze(failure("slow down"), timedelta(minutes=5))))
+    said = await why(job_queue, failed.id)
     assert said.because == "backoff"
     assert "failed with ValueError (Transient): boom; it is tried again at" in said.sentence
-    assert "slow down" in (await why(shop, limited.id)).sentence
+    assert "slow down" in (await why(job_queue, limited.id)).sentence
 
-    await shop.run("insert into penstock.pauses (what, name, reason) values ('kind', 'nothing', 'why not')")
-    assert "Then it will wait because the kind nothing is paused" in (await why(shop, failed.id)).sentence
-    await shop.advance(600)
-    assert "it is due, and the next beat of any worker makes it ready" in (await why(shop, failed.id)).sentence
+    await job_queue.run("insert into penstock.pauses (what, name, reason) values ('kind', 'nothing', 'why not')")
+    assert "Then it will wait because the kind nothing is paused" in (await why(job_queue, failed.id)).sentence
+    await job_queue.advance(600)
+    assert "it is due, and the next beat of any worker makes it ready" in (await why(job_queue, failed.id)).sentence
 
 
-async def test_dead(shop: Shop) -> None:
-    await shop.enqueue()
-    worker = await shop.worker()
-    [job] = await shop.claim(worker)
-    await shop.settle(worker, (job, Bury(failure("the file is encrypted"))))
-    said = await why(shop, job.id)
+async def test_due_without_a_worker(job_queue: JobQueue) -> None:
+    [job] = await job_queue.enqueue(delay=timedelta(hours=2))
+    await job_queue.advance(7200)
+    said = await why(job_queue, job)
+    assert said.because == "scheduled"
+    assert said.sentence.endswith(" ago, but there is no worker: start one with `penstock worker module:app`.")
+    await job_queue.run("insert into penstock.pauses (what, name, reason) values ('kind', 'nothing', 'why not')")
+    said = await why(job_queue, job)
+    assert "`penstock worker module:app`. Then it will wait because the kind nothing is paused since" in said.sentence
+    assert said.sentence.endswith(" ago (why not): `penstock resume --kind nothing`.")
+
+
+async def test_the_parts_of_a_sentence(job_queue: JobQueue) -> None:
+    [job] = await job_queue.enqueue()
+    said = await why(job_queue, job)
+    assert (said.subject, said.advice) == (f"Job {job}", "Start one with `penstock worker module:app`.")
+    assert said.predicate == "waits for a worker: none is running. None has done so within the last week."
+    assert said.sentence == f"{said.subject} {said.predicate} {said.advice}"
+    assert advise(said.because, said.evidence, "`mill worker`") == "Start one with `mill worker`."
+    assert said.answer() == {
+        "sentence": said.sentence,
+        "state": "ready",
+        "evidence": said.evidence,
+        "because": "no worker",
+    }
+
+
+async def test_dead(job_queue: JobQueue) -> None:
+    await job_queue.enqueue()
+    worker = await job_queue.worker()
+    [job] = await job_queue.claim(worker)
+    await job_queue.settle(worker, (job, Bury(failure("the file is encrypted"))))
+    said = await why(job_queue, job.id)
     assert (said.state, said.because) == ("dead", "dead")
     assert "dead after 1 attempt, with ValueError (Transient): the file is encrypted." in said.sentence
     assert f"`penstock dead redrive {job.id}`" in said.sentence
 
 
-async def test_over(shop: Shop) -> None:
-    await shop.enqueue(nothing(), nothing())
-    worker = await shop.worker()
-    done, cancelled = await shop.claim(worker)
-    await shop.settle(worker, (done, Done()), (cancelled, Cancelled()))
-    said = await why(shop, done.id)
+async def test_over(job_queue: JobQueue) -> None:
+    await job_queue.enqueue(nothing(), nothing())
+    worker = await job_queue.worker()
+    done, cancelled = await job_queue.claim(worker)
+    await job_queue.settle(worker, (done, Done()), (cancelled, Cancelled()))
+    said = await why(job_queue, done.id)
     assert (said.state, said.because) == ("done", "done")
     assert "is done: nothing ended at" in said.sentence
     assert "in attempt 1" in said.sentence
-    assert "was cancelled at" in (await why(shop, cancelled.id)).sentence
+    assert "was cancelled at" in (await why(job_queue, cancelled.id)).sentence
 
 
-async def limited(shop: Shop, *parts: tuple[int, int]) -> list[int]:
+async def limited(job_queue: JobQueue, *parts: tuple[int, int]) -> list[int]:
     """A limit of 20 that the kind needs, and workers with what they were granted and use."""
-    await shop.run("insert into penstock.limits (name, permits) values ('llm', 20)")
-    await shop.run("insert into penstock.uses (kind, limit_name, amount) values ('nothing', 'llm', 1)")
-    workers = [await shop.worker() for _ in parts]
+    await job_queue.run("insert into penstock.limits (name, permits) values ('llm', 20)")
+    await job_queue.run("insert into penstock.uses (kind, limit_name, amount) values ('nothing', 'llm', 1)")
+    workers = [await job_queue.worker() for _ in parts]
     for worker, (granted, used) in zip(workers, parts, strict=True):
-        await shop.run("update penstock.workers set name = 'w' || id where id = $1", worker)
-        await shop.run(
+        await job_queue.run("update penstock.workers set name = 'w' || id where id = $1", worker)
+        await job_queue.run(
             """insert into penstock.allotments (limit_name, worker_id, granted, used, waiting, level)
             values ('llm', $1, $2, $3, 1, 1)""",
             worker,
@@ -205,50 +237,51 @@ async def limited(shop: Shop, *parts: tuple[int, int]) -> list[int]:
     return workers
 
 
-async def test_all_permits_in_use(shop: Shop) -> None:
-    first, second = await limited(shop, (12, 12), (8, 8))
-    [job] = await shop.enqueue()
-    said = await why(shop, job)
+async def test_all_permits_in_use(job_queue: JobQueue) -> None:
+    first, second = await limited(job_queue, (12, 12), (8, 8))
+    [job] = await job_queue.enqueue()
+    said = await why(job_queue, job)
     assert said.because == "permits in use"
     assert said.sentence.endswith(f"waits for llm: all 20 permits are in use (w{first}: 12, w{second}: 8).")
-    await shop.run("update penstock.allotments set used = 7 where worker_id = $1", second)
-    said = await why(shop, job)
+    await job_queue.run("update penstock.allotments set used = 7 where worker_id = $1", second)
+    said = await why(job_queue, job)
     assert said.because == "permits in use"
     assert "19 of 20 permits are in use" in said.sentence
     assert "and more calls at once are not dared yet (level 1.0, 1.0)" in said.sentence
-    await shop.run("update penstock.allotments set level = 8 where worker_id = $1", second)
-    assert (await why(shop, job)).because == "open"
+    await job_queue.run("update penstock.allotments set level = 8 where worker_id = $1", second)
+    assert (await why(job_queue, job)).because == "open"
 
 
-async def test_no_permit_was_granted(shop: Shop) -> None:
-    [worker] = await limited(shop, (0, 0))
-    [job] = await shop.enqueue()
-    said = await why(shop, job)
+async def test_no_permit_was_granted(job_queue: JobQueue) -> None:
+    [worker] = await limited(job_queue, (0, 0))
+    [job] = await job_queue.enqueue()
+    said = await why(job_queue, job)
     assert said.because == "permits"
     assert f"waits for llm: 0 of 20 permits are in use (w{worker}: 0)" in said.sentence
-    assert await shop.claim(worker) == []
+    assert await job_queue.claim(worker) == []
 
 
-async def test_an_open_breaker(shop: Shop) -> None:
-    [worker] = await limited(shop, (20, 0))
-    [job] = await shop.enqueue()
-    await shop.run(
+async def test_an_open_breaker(job_queue: JobQueue) -> None:
+    [worker] = await limited(job_queue, (20, 0))
+    [job] = await job_queue.enqueue()
+    await job_queue.run(
         """update penstock.limits
         set opened_at = penstock.now(), rests_till = penstock.now() + interval '30 s', reason = 'no route'"""
     )
-    said = await why(shop, job)
+    said = await why(job_queue, job)
     assert said.because == "breaker"
     assert "waits for llm: its breaker is open since " in said.sentence
     assert ", because no route; the next probe is at " in said.sentence
-    assert await shop.claim(worker) == []
-    await shop.run(
-        "update penstock.limits set probe_by = $1, probe_till = penstock.now() + interval '5 s'", await shop.worker()
+    assert await job_queue.claim(worker) == []
+    await job_queue.run(
+        "update penstock.limits set probe_by = $1, probe_till = penstock.now() + interval '5 s'",
+        await job_queue.worker(),
     )
-    assert "because no route; " in (await why(shop, job)).sentence
-    assert " probes it now." in (await why(shop, job)).sentence
-    await shop.run("update penstock.limits set probe_by = $1", worker)
-    assert (await why(shop, job)).because == "open"
-    assert len(await shop.claim(worker)) == 1
+    assert "because no route; " in (await why(job_queue, job)).sentence
+    assert " probes it now." in (await why(job_queue, job)).sentence
+    await job_queue.run("update penstock.limits set probe_by = $1", worker)
+    assert (await why(job_queue, job)).because == "open"
+    assert len(await job_queue.claim(worker)) == 1
 
 
 # -- the property -------------------------------------------------------------------------------------------------
@@ -331,18 +364,18 @@ def with_probe(world: World, place: int) -> World:
     return replace(world, fellows=fellows)
 
 
-async def build(shop: Shop, world: World) -> list[int]:
+async def build(job_queue: JobQueue, world: World) -> list[int]:
     """The numbers of the world's jobs, in order."""
-    await shop.run("truncate penstock.jobs, penstock.workers, penstock.pauses")
-    await shop.run("truncate penstock.limits, penstock.uses, penstock.allotments")
-    await shop.run("insert into penstock.uses (kind, limit_name, amount) values ('b', 'llm', 2)")
-    await shop.run(
+    await job_queue.run("truncate penstock.jobs, penstock.workers, penstock.pauses")
+    await job_queue.run("truncate penstock.limits, penstock.uses, penstock.allotments")
+    await job_queue.run("insert into penstock.uses (kind, limit_name, amount) values ('b', 'llm', 2)")
+    await job_queue.run(
         """insert into penstock.limits (name, permits, opened_at, rests_till, reason) select 'llm', 9, at, at,
         case when $1 then 'no route' end from (select case when $1 then penstock.now() end as at) as now""",
         world.broken,
     )
     for fellow in world.fellows:
-        [worker] = await shop.run(
+        [worker] = await job_queue.run(
             """insert into penstock.workers (name, host, pid, version, queues, kinds, slots, lease, draining, gone_at, gone_why)
             values ('w', 'h', 1, '1', $1, $2, 10, '1 h', $3,
               case when $4 then penstock.now() end, case when $4 then 'left' end) returning id""",
@@ -352,26 +385,26 @@ async def build(shop: Shop, world: World) -> list[int]:
             fellow.gone,
         )
         if fellow.granted is not None:
-            await shop.run(
+            await job_queue.run(
                 """insert into penstock.allotments (limit_name, worker_id, granted, used, waiting, level)
                 values ('llm', $1, $2, $2, 1, 1)""",
                 worker["id"],
                 fellow.granted,
             )
         if fellow.probes:
-            await shop.run(
+            await job_queue.run(
                 "update penstock.limits set probe_by = $1, probe_till = penstock.now() + interval '1 h'", worker["id"]
             )
         if fellow.runs_a_suspect:
-            await shop.run(
+            await job_queue.run(
                 """insert into penstock.jobs (lane, args, state, suspect, worker_id, claimed_at)
                 values (0, '{}', 'running', true, $1, penstock.now())""",
                 worker["id"],
             )
     for what, name in world.pauses:
-        await shop.run("insert into penstock.pauses (what, name, reason) values ($1, $2, 'test')", what, name)
-    ids = await shop.lanes.ids(shop.database, (lane for lane, _, _ in world.jobs))
-    rows = await shop.run(
+        await job_queue.run("insert into penstock.pauses (what, name, reason) values ($1, $2, 'test')", what, name)
+    ids = await job_queue.lanes.ids(job_queue.database, (lane for lane, _, _ in world.jobs))
+    rows = await job_queue.run(
         """insert into penstock.jobs (lane, priority, suspect, args)
         select lane, priority, suspect, '{}' from unnest($1::int[], $2::smallint[], $3::boolean[])
           with ordinality as new(lane, priority, suspect, turn) order by turn returning id""",
@@ -382,21 +415,21 @@ async def build(shop: Shop, world: World) -> list[int]:
     return [row["id"] for row in rows]
 
 
-async def claimed_by_somebody(shop: Shop) -> set[int]:
+async def claimed_by_somebody(job_queue: JobQueue) -> set[int]:
     """What the claims of all workers take together, each of them as if it were alone; afterwards all is as before."""
     taken: set[int] = set()
-    for row in await shop.run("select id from penstock.workers"):
-        claimer = Claimer(shop.database, Lanes(), row["id"])
+    for row in await job_queue.run("select id from penstock.workers"):
+        claimer = Claimer(job_queue.database, Lanes(), row["id"])
         while jobs := await claimer.claim(dict.fromkeys(QUEUES, 10)):
             taken |= {job.id for job in jobs}
         while suspect := await claimer.claim_suspect(QUEUES):
             taken.add(suspect.id)
-            await shop.run(  # aside, or it would keep the other suspects from their turn
+            await job_queue.run(  # aside, or it would keep the other suspects from their turn
                 "update penstock.jobs set state = 'dead', error = '{}', fingerprint = '', worker_id = null, claimed_at = null "
                 "where id = $1",
                 suspect.id,
             )
-        await shop.run(
+        await job_queue.run(
             "update penstock.jobs set state = 'ready', worker_id = null, claimed_at = null, error = null, fingerprint = null "
             "where id = any ($1)",
             list(taken),
@@ -405,17 +438,17 @@ async def claimed_by_somebody(shop: Shop) -> set[int]:
     return taken
 
 
-async def explained_as_claimable(shop: Shop, ids: list[int]) -> set[int]:
-    return {job_id for job_id in ids if (await why(shop, job_id)).because in CLAIMABLE}
+async def explained_as_claimable(job_queue: JobQueue, ids: list[int]) -> set[int]:
+    return {job_id for job_id in ids if (await why(job_queue, job_id)).because in CLAIMABLE}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(world=WORLDS)
-async def test_why_and_the_claim_never_disagree(shop: Shop, world: World) -> None:
-    ids = await build(shop, world)
+async def test_why_and_the_claim_never_disagree(job_queue: JobQueue, world: World) -> None:
+    ids = await build(job_queue, world)
     allowed = {ids[place] for place in world.claimable()}
-    assert await claimed_by_somebody(shop) == allowed, "the claim"
-    assert await explained_as_claimable(shop, ids) == allowed, "why"
+    assert await claimed_by_somebody(job_queue) == allowed, "the claim"
+    assert await explained_as_claimable(job_queue, ids) == allowed, "why"
 
 
 GATES: list[tuple[str, Callable[[str], str]]] = [
@@ -443,55 +476,55 @@ FULL = World(
 
 @pytest.mark.parametrize("change", [change for _, change in GATES], ids=[name for name, _ in GATES])
 async def test_a_changed_gate_turns_both_red(
-    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]
+    job_queue: JobQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]
 ) -> None:
-    ids = await build(shop, FULL)
+    ids = await build(job_queue, FULL)
     allowed = {ids[place] for place in FULL.claimable()}
-    assert await claimed_by_somebody(shop) == await explained_as_claimable(shop, ids) == allowed
-    for file in SQL.glob("*.sql"):
-        shutil.copy(file, tmp_path)
-    gates = tmp_path / "gates.sql"
+    assert await claimed_by_somebody(job_queue) == await explained_as_claimable(job_queue, ids) == allowed
+    copy = shutil.copytree(ENGINE, tmp_path / "engine", ignore=shutil.ignore_patterns("*.py*"))
+    gates = copy / "gates.sql"
     changed = change(gates.read_text())
     assert changed != gates.read_text(), "the gate that this test opens is written in another way now"
     gates.write_text(changed)
-    monkeypatch.setattr(lanes, "sql", Statements(tmp_path / "lanes.sql"))
-    monkeypatch.setattr(explaining, "sql", Statements(tmp_path / "explain.sql"))
-    assert await claimed_by_somebody(shop) != allowed, "the claim does not see it"
-    assert await explained_as_claimable(shop, ids) != allowed, "why does not see it"
+    monkeypatch.setattr(claim, "sql", Statements(copy / "claim.sql"))
+    monkeypatch.setattr(explaining, "sql", Statements(copy / "inspect/explain.sql"))
+    assert await claimed_by_somebody(job_queue) != allowed, "the claim does not see it"
+    assert await explained_as_claimable(job_queue, ids) != allowed, "why does not see it"
 
 
 # -- what was measured --------------------------------------------------------------------------------------------
 
 
-async def test_a_running_job_should_end_when_others_did(shop: Shop) -> None:
-    worker = await shop.worker()
+async def test_a_running_job_should_end_when_others_did(job_queue: JobQueue) -> None:
+    worker = await job_queue.worker()
     for seconds in (10, 20, 30, 40, 50):
-        await shop.enqueue()
-        [job] = await shop.claim(worker)
-        await shop.advance(seconds)
-        await shop.beat(worker)
-        await shop.settle(worker, (job, Done()))
-    await shop.enqueue()
-    [job] = await shop.claim(worker)
-    said = await why(shop, job.id)
+        await job_queue.enqueue()
+        [job] = await job_queue.claim(worker)
+        await job_queue.advance(seconds)
+        await job_queue.beat(worker)
+        await job_queue.settle(worker, (job, Done()))
+    await job_queue.enqueue()
+    [job] = await job_queue.claim(worker)
+    said = await why(job_queue, job.id)
     assert "; it should end in about 30 s, as jobs of its kind take 30 s." in said.sentence
     assert said.evidence["pace"]["jobs"] == 5
     assert "jobs of its kind take 30 s (half of them) to 46 s (nine of ten), by the last 5" in said.evidence_lines
-    await shop.advance(40)
-    await shop.beat(worker)
+    await job_queue.advance(40)
+    await job_queue.beat(worker)
     assert (
-        "it should end within 6 s: nine of ten jobs of its kind take at most 46 s" in (await why(shop, job.id)).sentence
+        "it should end within 6 s: nine of ten jobs of its kind take at most 46 s"
+        in (await why(job_queue, job.id)).sentence
     )
-    await shop.advance(40)
-    await shop.beat(worker)
-    assert "this is longer than nine of ten jobs of its kind take (46 s)" in (await why(shop, job.id)).sentence
+    await job_queue.advance(40)
+    await job_queue.beat(worker)
+    assert "this is longer than nine of ten jobs of its kind take (46 s)" in (await why(job_queue, job.id)).sentence
 
 
-async def test_a_worker_that_is_silent_but_not_lost(shop: Shop) -> None:
-    await shop.enqueue()
-    [job] = await shop.claim(await shop.worker())
-    await shop.advance(9)
-    said = await why(shop, job.id)
+async def test_a_worker_that_is_silent_but_not_lost(job_queue: JobQueue) -> None:
+    await job_queue.enqueue()
+    [job] = await job_queue.claim(await job_queue.worker())
+    await job_queue.advance(9)
+    said = await why(job_queue, job.id)
     assert said.because == "silent"
     assert (
         "the worker's last beat was 9 s ago, of a lease of 15 s: its event loop is blocked by a handler"
@@ -499,21 +532,21 @@ async def test_a_worker_that_is_silent_but_not_lost(shop: Shop) -> None:
     )
 
 
-async def test_lanes_take_turns(shop: Shop) -> None:
-    worker = await shop.worker()
+async def test_lanes_take_turns(job_queue: JobQueue) -> None:
+    worker = await job_queue.worker()
     for _ in range(3):
-        await shop.enqueue()
-        [job] = await shop.claim(worker)
-        await shop.advance(10)
-        await shop.beat(worker)
-        await shop.settle(worker, (job, Done()))
+        await job_queue.enqueue()
+        [job] = await job_queue.claim(worker)
+        await job_queue.advance(10)
+        await job_queue.beat(worker)
+        await job_queue.settle(worker, (job, Done()))
     for share in ("a", "b", "c"):
-        await shop.enqueue(*(nothing(n=n) for n in range(20)), share=share)
-    await shop.enqueue(nothing(), share="urgent", priority=5)
-    await shop.run("insert into penstock.pauses (what, name, reason) values ('share', 'c', 'x')")
-    await shop.run("""update penstock.workers set load = '{"running": 10}'""")
-    ids = await shop.enqueue(*(nothing(n=n) for n in range(10)), share="mine")
-    said = await why(shop, ids[-1])
+        await job_queue.enqueue(*(nothing(n=n) for n in range(20)), share=share)
+    await job_queue.enqueue(nothing(), share="urgent", priority=5)
+    await job_queue.run("insert into penstock.pauses (what, name, reason) values ('share', 'c', 'x')")
+    await job_queue.run("""update penstock.workers set load = '{"running": 10}'""")
+    ids = await job_queue.enqueue(*(nothing(n=n) for n in range(10)), share="mine")
+    said = await why(job_queue, ids[-1])
     # 9 of its own lane, and 10 of each of two others, at 10 slots and 10 s each; what is paused takes no turns.
     assert (
         "is behind 9 jobs in its lane (default, nothing, mine), which takes turns with 2 other lanes" in said.sentence
@@ -523,21 +556,23 @@ async def test_lanes_take_turns(shop: Shop) -> None:
     assert "9 jobs ahead in its lane, 2 other lanes in turn with it" in said.evidence_lines
 
 
-async def test_a_schema_that_no_worker_of_this_release_can_serve(shop: Shop) -> None:
-    [job] = await shop.enqueue()
-    await shop.run("insert into penstock.migrations (number, name, checksum) values (9998, 'x', 'x'), (9999, 'y', 'y')")
-    said = await why(shop, job)
+async def test_a_schema_that_no_worker_of_this_release_can_serve(job_queue: JobQueue) -> None:
+    [job] = await job_queue.enqueue()
+    await job_queue.run(
+        "insert into penstock.migrations (number, name, checksum) values (9998, 'x', 'x'), (9999, 'y', 'y')"
+    )
+    said = await why(job_queue, job)
     assert said.because == "schema"
     assert "The database is at schema 9999" in said.sentence
     assert "install the newer release" in said.sentence
 
 
-async def test_the_lines_of_a_failure(shop: Shop) -> None:
-    await shop.enqueue()
-    worker = await shop.worker()
-    [job] = await shop.claim(worker)
-    await shop.settle(worker, (job, Retry(failure("it rains"), timedelta(minutes=5))))
-    lines = (await why(shop, job.id)).evidence_lines
+async def test_the_lines_of_a_failure(job_queue: JobQueue) -> None:
+    await job_queue.enqueue()
+    worker = await job_queue.worker()
+    [job] = await job_queue.claim(worker)
+    await job_queue.settle(worker, (job, Retry(failure("it rains"), timedelta(minutes=5))))
+    lines = (await why(job_queue, job.id)).evidence_lines
     assert lines[0] == f"job {job.id}: nothing in the queue default, share default, priority 0"
     assert "1 attempt, 1 failure charged" in lines[1]
     assert lines[2].startswith(f"attempt 1 on worker {worker}: ")

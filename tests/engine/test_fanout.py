@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 
 from penstock.engine import Call, Gap
-from penstock.engine.chores import BITE
+from penstock.engine.children import Suspended, cancel_trees, sweep_fanouts
 from penstock.engine.context import Context
-from penstock.engine.family import cancel_trees, sweep_families
-from penstock.engine.fanout import Suspended
-from penstock.engine.job import Job
-from penstock.engine.outcome import Bury, Cancelled, Done, Failure, Release, Retry
-from penstock.engine.redrive import Selection, redrive
+from penstock.engine.inspect.dead_letters import Selection, redrive
+from penstock.engine.job import Bury, Cancelled, Done, Failure, Job, Release, Retry
+from penstock.engine.maintenance import BATCH
 from penstock.errors import BadJob, BadStep, ChildFailed, LeaseLost
-from tests.engine.conftest import Shop, make_kind
+from tests.engine.conftest import JobQueue, make_kind
 
 failure = Failure("Permanent", "ValueError", "page 3 is torn", "trace", "f00")
 book = make_kind("book")
@@ -27,42 +25,42 @@ page = make_kind("page")
 class Family:
     """One parent, its worker, and its children."""
 
-    def __init__(self, shop: Shop, worker: int, parent: int) -> None:
-        self.shop = shop
+    def __init__(self, job_queue: JobQueue, worker: int, parent: int) -> None:
+        self.job_queue = job_queue
         self.worker = worker
         self.parent = parent
 
     async def begin(self) -> Context:
         """The parent's next attempt."""
-        [job] = await self.shop.claim(self.worker, 1)
+        [job] = await self.job_queue.claim(self.worker, 1)
         assert job.kind == "book"
-        return self.shop.context(job, self.worker, book)
+        return self.job_queue.context(job, self.worker, book)
 
     async def map(self, count: int = 3, name: str = "pages", **options: Any) -> Any:
         return await (await self.begin()).map(name, calls(count), **options)
 
     async def children(self, slots: int = 100) -> list[Job]:
-        jobs = await self.shop.claim(self.worker, slots)
+        jobs = await self.job_queue.claim(self.worker, slots)
         assert {job.kind for job in jobs} <= {"page"}
         return jobs
 
     async def end(self, *jobs: Job) -> None:
-        await self.shop.settle(self.worker, *((job, Done(job.args)) for job in jobs))
+        await self.job_queue.settle(self.worker, *((job, Done(job.args)) for job in jobs))
 
     async def unfinished(self) -> list[int]:
-        await check_counts(self.shop)
-        rows = await self.shop.run("select unfinished from penstock.fanouts order by id")
+        await check_counts(self.job_queue)
+        rows = await self.job_queue.run("select unfinished from penstock.fanouts order by id")
         return [row["unfinished"] for row in rows]
 
 
-async def check_counts(shop: Shop) -> None:
+async def check_counts(job_queue: JobQueue) -> None:
     """The invariant: each fan-out's number is that of its living children, and who waits for none is ready."""
-    wrong = await shop.run(
+    wrong = await job_queue.run(
         "select * from penstock.fanouts where unfinished <> "
         "(select count(*) from penstock.jobs where jobs.fanout = fanouts.id and state <> 'dead')"
     )
     assert wrong == []
-    stuck = await shop.run(
+    stuck = await job_queue.run(
         "select * from penstock.jobs join penstock.fanouts on fanouts.id = jobs.waits_for "
         "where jobs.state = 'waiting' and jobs.fanout is distinct from jobs.waits_for and fanouts.unfinished = 0"
     )
@@ -74,9 +72,9 @@ def calls(count: int) -> list[Call]:
 
 
 @pytest.fixture
-async def family(shop: Shop) -> Family:
-    [parent] = await shop.enqueue(book(), priority=-5, share="ada")
-    return Family(shop, await shop.worker(book, page), parent)
+async def family(job_queue: JobQueue) -> Family:
+    [parent] = await job_queue.enqueue(book(), priority=-5, share="ada")
+    return Family(job_queue, await job_queue.worker(book, page), parent)
 
 
 async def test_the_parent_waits_without_an_owner(family: Family) -> None:
@@ -84,7 +82,7 @@ async def test_the_parent_waits_without_an_owner(family: Family) -> None:
     with pytest.raises(Suspended):
         await context.map("pages", calls(3))
     assert context.suspended
-    row = await family.shop.find(family.parent)
+    row = await family.job_queue.find(family.parent)
     assert (row["state"], row["worker_id"]) == ("waiting", None)
     assert await family.unfinished() == [3]
     jobs = await family.children()
@@ -97,18 +95,18 @@ async def test_the_last_child_makes_it_ready_and_results_come_in_order(family: F
         await family.map(3)
     first, second, third = await family.children()
     await family.end(third, first)
-    assert await family.shop.state(family.parent) == "waiting"
+    assert await family.job_queue.state(family.parent) == "waiting"
     await family.end(second)
-    assert await family.shop.state(family.parent) == "ready"
+    assert await family.job_queue.state(family.parent) == "ready"
     assert await family.map(3) == [{"n": 0}, {"n": 1}, {"n": 2}]
-    assert (await family.shop.find(family.parent))["failures"] == 0
+    assert (await family.job_queue.find(family.parent))["failures"] == 0
 
 
 async def test_a_childs_own_end_counts_too(family: Family) -> None:
     with pytest.raises(Suspended):
         await family.map(1)
     [child] = await family.children()
-    async with family.shop.context(child, family.worker, page).finish(result="mine"):
+    async with family.job_queue.context(child, family.worker, page).finish(result="mine"):
         pass
     assert await family.map(1) == ["mine"]
 
@@ -117,7 +115,7 @@ async def test_a_retried_child_does_not_count(family: Family) -> None:
     with pytest.raises(Suspended):
         await family.map(2)
     first, second = await family.children()
-    await family.shop.settle(family.worker, (first, Retry(failure, timedelta(0))), (second, Release()))
+    await family.job_queue.settle(family.worker, (first, Retry(failure, timedelta(0))), (second, Release()))
     assert await family.unfinished() == [2]
 
 
@@ -125,7 +123,7 @@ async def test_a_dead_child_is_the_parents_failure_with_its_cause(family: Family
     with pytest.raises(Suspended):
         await family.map(3)
     first, second, third = await family.children()
-    await family.shop.settle(family.worker, (first, Done("1")), (second, Bury(failure)), (third, Done("3")))
+    await family.job_queue.settle(family.worker, (first, Done("1")), (second, Bury(failure)), (third, Done("3")))
     with pytest.raises(ChildFailed, match=f"job {second.id} dead: page 3 is torn") as caught:
         await family.map(3)
     assert caught.value.children == [second.id]
@@ -135,7 +133,7 @@ async def test_a_gap_where_it_is_allowed(family: Family) -> None:
     with pytest.raises(Suspended):
         await family.map(3, gaps="allow")
     first, second, third = await family.children()
-    await family.shop.settle(family.worker, (first, Done("1")), (second, Bury(failure)), (third, Cancelled()))
+    await family.job_queue.settle(family.worker, (first, Done("1")), (second, Bury(failure)), (third, Cancelled()))
     found = await family.map(3, gaps="allow")
     assert found == [1, Gap(second.id, "dead: page 3 is torn"), Gap(third.id, "cancelled: no reason is known")]
 
@@ -148,23 +146,23 @@ async def test_at_most_so_many_at_once(family: Family) -> None:
     [third] = await family.children()
     await family.end(second, third)
     fourth, fifth = await family.children()
-    await family.shop.settle(family.worker, (fourth, Bury(failure)))
+    await family.job_queue.settle(family.worker, (fourth, Bury(failure)))
     assert await family.children() == []
     await family.end(fifth)
-    assert await family.shop.state(family.parent) == "ready"
+    assert await family.job_queue.state(family.parent) == "ready"
 
 
 async def test_a_child_that_died_with_its_worker_counts(family: Family) -> None:
     """Poison: dead by the rescue, not by a settler."""
     with pytest.raises(Suspended):
         await family.map(1)
-    await family.shop.claim(family.worker)
-    await family.shop.lose(family.worker)
+    await family.job_queue.claim(family.worker)
+    await family.job_queue.lose(family.worker)
     for _ in range(2):
-        worker = await family.shop.worker(book, page)
-        assert await family.shop.claim_suspect(worker) is not None
-        await family.shop.lose(worker)
-    family.worker = await family.shop.worker(book, page)
+        worker = await family.job_queue.worker(book, page)
+        assert await family.job_queue.claim_suspect(worker) is not None
+        await family.job_queue.lose(worker)
+    family.worker = await family.job_queue.worker(book, page)
     assert await family.unfinished() == [0]
     with pytest.raises(ChildFailed, match="worker was lost"):
         await family.map(1)
@@ -172,11 +170,11 @@ async def test_a_child_that_died_with_its_worker_counts(family: Family) -> None:
 
 async def test_a_stale_parent_makes_no_children(family: Family) -> None:
     context = await family.begin()
-    await family.shop.lose(family.worker)
+    await family.job_queue.lose(family.worker)
     with pytest.raises(LeaseLost):
         await context.map("pages", calls(3))
-    assert await family.shop.run("select * from penstock.fanouts") == []
-    assert len(await family.shop.run("select * from penstock.jobs")) == 1
+    assert await family.job_queue.run("select * from penstock.fanouts") == []
+    assert len(await family.job_queue.run("select * from penstock.jobs")) == 1
 
 
 async def test_two_maps_one_after_the_other(family: Family) -> None:
@@ -198,8 +196,8 @@ async def test_a_failed_parent_finds_its_results_again(family: Family) -> None:
     await family.end(*await family.children())
     context = await family.begin()
     assert len(await context.map("pages", calls(2))) == 2
-    await family.shop.settle(family.worker, (context.job, Retry(failure, timedelta(0))))
-    await family.shop.promote()
+    await family.job_queue.settle(family.worker, (context.job, Retry(failure, timedelta(0))))
+    await family.job_queue.promote()
     assert len(await family.map(2)) == 2
 
 
@@ -207,7 +205,7 @@ async def test_results_that_the_history_has_forgotten_are_made_anew(family: Fami
     with pytest.raises(Suspended):
         await family.map(3)
     await family.end(*await family.children())
-    await family.shop.run("delete from penstock.job_history where turn = 1")
+    await family.job_queue.run("delete from penstock.job_history where turn = 1")
     with pytest.raises(Suspended):
         await family.map(3)
     [again] = await family.children()
@@ -228,12 +226,12 @@ async def test_other_calls_by_a_new_release_begin_anew(family: Family) -> None:
     with pytest.raises(Suspended):
         await family.map(1)
     await family.end(*await family.children())
-    [job] = await family.shop.claim(family.worker, 1)
+    [job] = await family.job_queue.claim(family.worker, 1)
     with pytest.raises(Suspended):
-        await family.shop.context(job, family.worker, book, code="2").map("pages", calls(2))
+        await family.job_queue.context(job, family.worker, book, code="2").map("pages", calls(2))
     await family.end(*await family.children())
-    [job] = await family.shop.claim(family.worker, 1)
-    assert len(await family.shop.context(job, family.worker, book, code="2").map("pages", calls(2))) == 2
+    [job] = await family.job_queue.claim(family.worker, 1)
+    assert len(await family.job_queue.context(job, family.worker, book, code="2").map("pages", calls(2))) == 2
 
 
 @pytest.mark.parametrize(
@@ -254,14 +252,14 @@ async def test_a_bad_map_is_a_permanent_failure(
     context = await family.begin()
     with pytest.raises(BadStep, match=said):
         await context.map(*arguments, **options)
-    assert await family.shop.state(family.parent) == "running"
+    assert await family.job_queue.state(family.parent) == "running"
 
 
 # -- what happens to one happens to its tree ------------------------------------------------------------------------------
 
 
-async def cancel(shop: Shop, *ids: int) -> list[int]:
-    async with shop.database.pool.transaction() as tx:
+async def cancel(job_queue: JobQueue, *ids: int) -> list[int]:
+    async with job_queue.database.pool.transaction() as tx:
         return await cancel_trees(tx, ids, "enough")
 
 
@@ -269,22 +267,22 @@ async def test_a_cancel_goes_down_the_tree(family: Family) -> None:
     with pytest.raises(Suspended):
         await family.map(3)
     [running] = await family.children(1)
-    rows = await family.shop.run("select id from penstock.jobs where state = 'ready'")
+    rows = await family.job_queue.run("select id from penstock.jobs where state = 'ready'")
     idle = [row["id"] for row in rows]
-    assert await cancel(family.shop, family.parent) == sorted([family.parent, running.id, *idle])
+    assert await cancel(family.job_queue, family.parent) == sorted([family.parent, running.id, *idle])
     for number in (family.parent, *idle):
-        assert await family.shop.state(number) == "cancelled"
-    assert (await family.shop.find(running.id))["cancelling"]
-    await family.shop.settle(family.worker, (running, Cancelled()))
-    await sweep(family.shop)
-    assert await family.shop.run("select * from penstock.fanouts") == []
+        assert await family.job_queue.state(number) == "cancelled"
+    assert (await family.job_queue.find(running.id))["cancelling"]
+    await family.job_queue.settle(family.worker, (running, Cancelled()))
+    await sweep(family.job_queue)
+    assert await family.job_queue.run("select * from penstock.fanouts") == []
 
 
 async def test_a_cancelled_child_is_told_to_its_parent(family: Family) -> None:
     with pytest.raises(Suspended):
         await family.map(1)
-    [child] = await family.shop.run("select id from penstock.jobs where fanout is not null")
-    assert await cancel(family.shop, child["id"]) == [child["id"]]
+    [child] = await family.job_queue.run("select id from penstock.jobs where fanout is not null")
+    assert await cancel(family.job_queue, child["id"]) == [child["id"]]
     assert await family.unfinished() == [0]
     with pytest.raises(ChildFailed, match="enough"):
         await family.map(1)
@@ -292,25 +290,25 @@ async def test_a_cancelled_child_is_told_to_its_parent(family: Family) -> None:
 
 async def test_a_map_while_it_is_being_cancelled_ends_the_handler(family: Family) -> None:
     context = await family.begin()
-    assert await cancel(family.shop, family.parent) == [family.parent]
+    assert await cancel(family.job_queue, family.parent) == [family.parent]
     with pytest.raises(asyncio.CancelledError):
         await context.map("pages", calls(3))
     assert context.cancelled
-    assert await family.shop.run("select * from penstock.jobs where fanout is not null") == []
+    assert await family.job_queue.run("select * from penstock.jobs where fanout is not null") == []
 
 
-async def sweep(shop: Shop) -> None:
-    async with shop.database.pool.session() as session:
-        await sweep_families(session, BITE)
+async def sweep(job_queue: JobQueue) -> None:
+    async with job_queue.database.pool.session() as session:
+        await sweep_fanouts(session, BATCH)
 
 
 async def test_children_of_a_parent_that_is_over_are_cancelled(family: Family) -> None:
     with pytest.raises(Suspended):
         await family.map(2)
-    [child, _] = await family.shop.run("select id from penstock.jobs where fanout is not null order by id")
-    await family.shop.run("delete from penstock.jobs where id = $1", family.parent)
-    await sweep(family.shop)
-    row = await family.shop.find(child["id"])
+    [child, _] = await family.job_queue.run("select id from penstock.jobs where fanout is not null order by id")
+    await family.job_queue.run("delete from penstock.jobs where id = $1", family.parent)
+    await sweep(family.job_queue)
+    row = await family.job_queue.find(child["id"])
     assert row["state"] == "cancelled"
     assert "its parent is over" in row["error"]
 
@@ -319,9 +317,9 @@ async def test_no_parent_waits_in_vain(family: Family) -> None:
     """A child that vanished without counting down, by hand or by an older release."""
     with pytest.raises(Suspended):
         await family.map(1)
-    await family.shop.run("delete from penstock.jobs where fanout is not null")
-    await sweep(family.shop)
-    assert await family.shop.state(family.parent) == "ready"
+    await family.job_queue.run("delete from penstock.jobs where fanout is not null")
+    await sweep(family.job_queue)
+    assert await family.job_queue.state(family.parent) == "ready"
     with pytest.raises(Suspended):
         await family.map(1)
     await family.end(*await family.children())
@@ -332,10 +330,10 @@ async def test_the_sweep_leaves_healthy_families_alone(family: Family) -> None:
     with pytest.raises(Suspended):
         await family.map(2)
     [child] = await family.children(1)
-    await sweep(family.shop)
-    assert await family.shop.state(family.parent) == "waiting"
+    await sweep(family.job_queue)
+    assert await family.job_queue.state(family.parent) == "waiting"
     await family.end(child)
-    await sweep(family.shop)
+    await sweep(family.job_queue)
     assert await family.unfinished() == [1]
 
 
@@ -347,18 +345,18 @@ async def bury_family(family: Family) -> Job:
     with pytest.raises(Suspended):
         await family.map(2)
     first, second = await family.children()
-    await family.shop.settle(family.worker, (first, Done("1")), (second, Bury(failure)))
+    await family.job_queue.settle(family.worker, (first, Done("1")), (second, Bury(failure)))
     context = await family.begin()
     with pytest.raises(ChildFailed):
         await context.map("pages", calls(2))
-    await family.shop.settle(family.worker, (context.job, Bury(failure)))
+    await family.job_queue.settle(family.worker, (context.job, Bury(failure)))
     return second
 
 
 async def while_redriving(family: Family, number: int, go_on: Callable[[], Awaitable[None]]) -> None:
-    redriving = asyncio.create_task(redrive(family.shop.database, Selection((number,)), force=True))
+    redriving = asyncio.create_task(redrive(family.job_queue.database, Selection((number,)), force=True))
     async with asyncio.timeout(5):
-        while await family.shop.state(number) != "ready":  # noqa: ASYNC110
+        while await family.job_queue.state(number) != "ready":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await go_on()
     result = await redriving
@@ -370,15 +368,15 @@ async def test_redriving_a_parent_redrives_its_dead_children(family: Family) -> 
 
     async def go_on() -> None:
         assert await family.unfinished() == [1]
-        both = await family.shop.claim(family.worker)
+        both = await family.job_queue.claim(family.worker)
         [parent] = [job for job in both if job.id == family.parent]
         [again] = [job for job in both if job.id == dead.id]
         with pytest.raises(Suspended):
-            await family.shop.context(parent, family.worker, book).map("pages", calls(2))
+            await family.job_queue.context(parent, family.worker, book).map("pages", calls(2))
         await family.end(again)
         context = await family.begin()
         assert await context.map("pages", calls(2)) == [1, {"n": 1}]
-        await family.shop.settle(family.worker, (context.job, Done()))
+        await family.job_queue.settle(family.worker, (context.job, Done()))
 
     await while_redriving(family, family.parent, go_on)
 
@@ -390,7 +388,7 @@ async def test_redriving_a_child_leaves_its_dead_parent_dead(family: Family) -> 
         await family.end(*await family.children())
 
     await while_redriving(family, dead.id, go_on)
-    assert await family.shop.state(family.parent) == "dead"
+    assert await family.job_queue.state(family.parent) == "dead"
     assert await family.unfinished() == [0]
 
 
@@ -398,27 +396,27 @@ async def test_a_child_of_a_finished_parent_is_not_redriven(family: Family) -> N
     with pytest.raises(Suspended):
         await family.map(2, gaps="allow")
     first, second = await family.children()
-    await family.shop.settle(family.worker, (first, Done("1")), (second, Bury(failure)))
+    await family.job_queue.settle(family.worker, (first, Done("1")), (second, Bury(failure)))
     context = await family.begin()
     await context.map("pages", calls(2), gaps="allow")
-    await family.shop.settle(family.worker, (context.job, Done()))
+    await family.job_queue.settle(family.worker, (context.job, Done()))
     with pytest.raises(BadJob, match="the result would reach nobody"):
-        await redrive(family.shop.database, Selection((second.id,)), force=True)
-    result = await redrive(family.shop.database, Selection(kind="page"), force=True)
+        await redrive(family.job_queue.database, Selection((second.id,)), force=True)
+    result = await redrive(family.job_queue.database, Selection(kind="page"), force=True)
     assert result.refused == [second.id]
-    await sweep(family.shop)
-    assert await family.shop.state(second.id) == "dead", "a gap stays for whoever wants to look at it"
+    await sweep(family.job_queue)
+    assert await family.job_queue.state(second.id) == "dead", "a gap stays for whoever wants to look at it"
 
 
 async def test_a_cancelled_child_is_made_anew_for_a_redriven_parent(family: Family) -> None:
     with pytest.raises(Suspended):
         await family.map(1)
-    [child] = await family.shop.run("select id from penstock.jobs where fanout is not null")
-    await cancel(family.shop, child["id"])
+    [child] = await family.job_queue.run("select id from penstock.jobs where fanout is not null")
+    await cancel(family.job_queue, child["id"])
     context = await family.begin()
     with pytest.raises(ChildFailed):
         await context.map("pages", calls(1))
-    await family.shop.settle(family.worker, (context.job, Bury(failure)))
+    await family.job_queue.settle(family.worker, (context.job, Bury(failure)))
 
     async def go_on() -> None:
         with pytest.raises(Suspended):
@@ -426,29 +424,30 @@ async def test_a_cancelled_child_is_made_anew_for_a_redriven_parent(family: Fami
         await family.end(*await family.children())
         context = await family.begin()
         assert await context.map("pages", calls(1)) == [{"n": 0}]
-        await family.shop.settle(family.worker, (context.job, Done()))
+        await family.job_queue.settle(family.worker, (context.job, Done()))
 
     await while_redriving(family, family.parent, go_on)
 
 
-async def test_two_settlers_with_children_of_the_same_parents_do_not_meet_in_a_circle(shop: Shop) -> None:
+async def test_two_settlers_with_children_of_the_same_parents_do_not_meet_in_a_circle(job_queue: JobQueue) -> None:
     """Each settles one child of each parent, in opposite orders, many times over."""
     rounds = 20
-    worker = await shop.worker(book, page)
-    await shop.enqueue(book(), book())
-    for job in await shop.claim(worker):
+    worker = await job_queue.worker(book, page)
+    await job_queue.enqueue(book(), book())
+    for job in await job_queue.claim(worker):
         with pytest.raises(Suspended):
-            await shop.context(job, worker, book).map("pages", calls(2 * rounds))
+            await job_queue.context(job, worker, book).map("pages", calls(2 * rounds))
     jobs: dict[int, list[Job]] = {}
-    for job in await shop.claim(worker, 4 * rounds):
-        [row] = await shop.run("select fanout from penstock.jobs where id = $1", job.id)
+    for job in await job_queue.claim(worker, 4 * rounds):
+        [row] = await job_queue.run("select fanout from penstock.jobs where id = $1", job.id)
         jobs.setdefault(row["fanout"], []).append(job)
     mine, yours = jobs.values()
     for _ in range(rounds):
         one, other = (mine.pop(), yours.pop()), (yours.pop(), mine.pop())
         settled = await asyncio.gather(
-            shop.settle(worker, *((job, Done()) for job in one)), shop.settle(worker, *((job, Done()) for job in other))
+            job_queue.settle(worker, *((job, Done()) for job in one)),
+            job_queue.settle(worker, *((job, Done()) for job in other)),
         )
         assert [len(ids) for ids in settled] == [2, 2]
-    await check_counts(shop)
-    assert [row["state"] for row in await shop.run("select state::text from penstock.jobs")] == ["ready", "ready"]
+    await check_counts(job_queue)
+    assert [row["state"] for row in await job_queue.run("select state::text from penstock.jobs")] == ["ready", "ready"]

@@ -6,80 +6,80 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.lanes import Active, divide
-from penstock.engine.outcome import Done
-from tests.engine.conftest import Shop, make_kind, nothing
+from penstock.engine.claim import ActiveLane, divide
+from penstock.engine.job import Done
+from tests.engine.conftest import JobQueue, make_kind, nothing
 
 
-async def test_lanes_take_turns(shop: Shop) -> None:
-    await shop.enqueue(*(nothing(n=n) for n in range(1000)), share="big")
+async def test_lanes_take_turns(job_queue: JobQueue) -> None:
+    await job_queue.enqueue(*(nothing(n=n) for n in range(1000)), share="big")
     for share in range(9):
-        await shop.enqueue(nothing(), nothing(), share=f"small-{share}")
-    worker = await shop.worker()
-    jobs = await shop.claimers[worker].claim({"default": 20})
+        await job_queue.enqueue(nothing(), nothing(), share=f"small-{share}")
+    worker = await job_queue.worker()
+    jobs = await job_queue.claimers[worker].claim({"default": 20})
     assert Counter(job.share for job in jobs) == {"big": 2} | {f"small-{n}": 2 for n in range(9)}
 
 
-async def test_with_more_lanes_than_slots_everybody_has_a_turn(shop: Shop) -> None:
+async def test_with_more_lanes_than_slots_everybody_has_a_turn(job_queue: JobQueue) -> None:
     for share in range(200):
-        await shop.enqueue(*(nothing(n=n) for n in range(3)), share=f"s{share:03}")
-    worker = await shop.worker()
+        await job_queue.enqueue(*(nothing(n=n) for n in range(3)), share=f"s{share:03}")
+    worker = await job_queue.worker()
     turns: Counter[str] = Counter()
     for _ in range(200):
-        jobs = await shop.claimers[worker].claim({"default": 1})
+        jobs = await job_queue.claimers[worker].claim({"default": 1})
         turns.update(job.share for job in jobs)
-        await shop.settle(worker, *((job, Done()) for job in jobs))
+        await job_queue.settle(worker, *((job, Done()) for job in jobs))
     assert turns.total() == 200
     assert max(turns.values()) - min(turns.get(f"s{n:03}", 0) for n in range(200)) <= 1
 
 
-async def test_weights(shop: Shop) -> None:
-    await shop.run("insert into penstock.shares values ('heavy', 3)")
+async def test_weights(job_queue: JobQueue) -> None:
+    await job_queue.run("insert into penstock.shares values ('heavy', 3)")
     for share in ("heavy", "light"):
-        await shop.enqueue(*(nothing(n=n) for n in range(100)), share=share)
-    worker = await shop.worker()
-    jobs = await shop.claimers[worker].claim({"default": 40})
+        await job_queue.enqueue(*(nothing(n=n) for n in range(100)), share=share)
+    worker = await job_queue.worker()
+    jobs = await job_queue.claimers[worker].claim({"default": 40})
     assert Counter(job.share for job in jobs) == {"heavy": 30, "light": 10}
 
 
-async def test_a_better_band_goes_first_whatever_its_lane(shop: Shop) -> None:
-    await shop.enqueue(*(nothing(n=n) for n in range(50)), share="a")
-    [urgent] = await shop.enqueue(nothing(), share="z", priority=-5)
-    worker = await shop.worker()
-    [job] = await shop.claimers[worker].claim({"default": 1})
+async def test_a_better_band_goes_first_whatever_its_lane(job_queue: JobQueue) -> None:
+    await job_queue.enqueue(*(nothing(n=n) for n in range(50)), share="a")
+    [urgent] = await job_queue.enqueue(nothing(), share="z", priority=-5)
+    worker = await job_queue.worker()
+    [job] = await job_queue.claimers[worker].claim({"default": 1})
     assert job.id == urgent
 
 
-async def test_a_kind_that_nobody_serves_waits_and_is_in_nobodys_way(shop: Shop) -> None:
+async def test_a_kind_that_nobody_serves_waits_and_is_in_nobodys_way(job_queue: JobQueue) -> None:
     strange = make_kind("strange")
-    [unserved] = await shop.enqueue(strange(), priority=-10)
-    [served] = await shop.enqueue()
-    worker = await shop.worker(nothing)
-    assert [job.id for job in await shop.claim(worker)] == [served]
-    assert await shop.state(unserved) == "ready"
+    [unserved] = await job_queue.enqueue(strange(), priority=-10)
+    [served] = await job_queue.enqueue()
+    worker = await job_queue.worker(nothing)
+    assert [job.id for job in await job_queue.claim(worker)] == [served]
+    assert await job_queue.state(unserved) == "ready"
 
 
-async def test_hundreds_of_closed_lanes_do_not_hide_an_open_one(shop: Shop) -> None:
+async def test_hundreds_of_closed_lanes_do_not_hide_an_open_one(job_queue: JobQueue) -> None:
     for share in range(150):
-        await shop.enqueue(share=f"paused-{share}", priority=-1 - share % 2)
-        await shop.run("insert into penstock.pauses values ('share', $1, 'test')", f"paused-{share}")
-    [free] = await shop.enqueue(share="zz")
-    worker = await shop.worker()
-    assert [job.id for job in await shop.claimers[worker].claim({"default": 10})] == [free]
-    assert await shop.claimers[worker].claim({"default": 10}) == []
+        await job_queue.enqueue(share=f"paused-{share}", priority=-1 - share % 2)
+        await job_queue.run("insert into penstock.pauses values ('share', $1, 'test')", f"paused-{share}")
+    [free] = await job_queue.enqueue(share="zz")
+    worker = await job_queue.worker()
+    assert [job.id for job in await job_queue.claimers[worker].claim({"default": 10})] == [free]
+    assert await job_queue.claimers[worker].claim({"default": 10}) == []
 
 
-async def test_two_claimers_never_share_a_job(shop: Shop) -> None:
-    await shop.enqueue(*(nothing(n=n) for n in range(500)))
-    workers = [await shop.worker() for _ in range(4)]
-    claimed = await asyncio.gather(*(shop.claim(worker, slots=200) for worker in workers))
+async def test_two_claimers_never_share_a_job(job_queue: JobQueue) -> None:
+    await job_queue.enqueue(*(nothing(n=n) for n in range(500)))
+    workers = [await job_queue.worker() for _ in range(4)]
+    claimed = await asyncio.gather(*(job_queue.claim(worker, slots=200) for worker in workers))
     numbers = [job.id for jobs in claimed for job in jobs]
     assert len(numbers) == len(set(numbers)) == 500
 
 
 lanes = st.lists(
     st.builds(
-        Active,
+        ActiveLane,
         priority=st.integers(-2, 2),
         lane=st.integers(1, 50),
         queue=st.sampled_from(["a", "b"]),
@@ -90,7 +90,7 @@ lanes = st.lists(
 
 
 @given(lanes, st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(0, 30)))
-def test_slots_are_divided_within_their_limits(active: list[Active], free: dict[str, int]) -> None:
+def test_slots_are_divided_within_their_limits(active: list[ActiveLane], free: dict[str, int]) -> None:
     picks = divide(active, free)
     for queue in ("a", "b"):
         taken = [(lane, take) for lane, take in picks if lane.queue == queue]

@@ -3,7 +3,7 @@
 import time
 from datetime import timedelta
 
-from penstock.engine.lease import FENCE_AT, Lease
+from penstock.engine.heartbeat import FENCE_AT, Lease
 
 
 def test_the_owner_stops_before_others_may_take_over() -> None:

@@ -5,10 +5,10 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.level import Level
+from penstock.engine.limits.limiter import AdaptiveLimit
 
 
-def round_trip(level: Level, now: float, capacity: float = inf, most: int = 1000) -> int:
+def round_trip(level: AdaptiveLimit, now: float, capacity: float = inf, most: int = 1000) -> int:
     """All calls of a full level begin at `now` and end one second later; how many went well."""
     calls = int(level.value)
     well = int(min(calls, capacity))
@@ -20,7 +20,7 @@ def round_trip(level: Level, now: float, capacity: float = inf, most: int = 1000
 
 
 def test_it_starts_at_one_and_doubles_with_each_round_trip() -> None:
-    level = Level()
+    level = AdaptiveLimit()
     seen = []
     for now in range(6):
         seen.append(level.value)
@@ -29,14 +29,14 @@ def test_it_starts_at_one_and_doubles_with_each_round_trip() -> None:
 
 
 def test_it_never_grows_above_what_was_granted() -> None:
-    level = Level()
+    level = AdaptiveLimit()
     for now in range(10):
         round_trip(level, now, most=20)
     assert level.value == 20
 
 
 def test_many_refusals_of_one_round_trip_halve_once() -> None:
-    level = Level(value=40.0)
+    level = AdaptiveLimit(value=40.0)
     for _ in range(40):
         level.shrink(began=5.0, now=6.0, most=100)
     assert (level.value, level.threshold) == (20.0, 34.0)
@@ -47,7 +47,7 @@ def test_many_refusals_of_one_round_trip_halve_once() -> None:
 
 
 def test_what_began_before_the_halving_raises_it_to_the_threshold_at_most() -> None:
-    level = Level(value=40.0)
+    level = AdaptiveLimit(value=40.0)
     level.shrink(began=5.0, now=6.0, most=100)
     for _ in range(40):
         level.succeed(5.5, in_use=True, most=100, pool_use=0.0)
@@ -55,14 +55,14 @@ def test_what_began_before_the_halving_raises_it_to_the_threshold_at_most() -> N
 
 
 def test_when_nothing_comes_back_it_falls_to_one() -> None:
-    level = Level(value=40.0)
+    level = AdaptiveLimit(value=40.0)
     for now in range(10):
         level.shrink(now, now + 0.5, most=100)
     assert level.value == 1.0
 
 
 def test_fast_up_to_the_threshold_and_by_one_per_round_trip_above() -> None:
-    level = Level(value=40.0)
+    level = AdaptiveLimit(value=40.0)
     level.shrink(began=0.0, now=1.0, most=100)
     round_trip(level, 2.0)
     assert 34 <= level.value < 35
@@ -72,13 +72,13 @@ def test_fast_up_to_the_threshold_and_by_one_per_round_trip_above() -> None:
 
 
 def test_a_level_that_is_not_used_does_not_grow() -> None:
-    level = Level(value=8.0)
+    level = AdaptiveLimit(value=8.0)
     level.succeed(1.0, in_use=False, most=100, pool_use=0.0)
     assert level.value == 8.0
 
 
 def test_a_busy_pool_stops_growth_and_a_full_one_halves() -> None:
-    level = Level(value=8.0)
+    level = AdaptiveLimit(value=8.0)
     level.succeed(1.0, in_use=True, most=100, pool_use=0.51)
     level.feel_pool(0.8, 2.0, 100)
     assert level.value == 8.0
@@ -87,7 +87,7 @@ def test_a_busy_pool_stops_growth_and_a_full_one_halves() -> None:
 
 
 def test_near_a_hidden_capacity_it_stays_near() -> None:
-    level = Level()
+    level = AdaptiveLimit()
     best = [round_trip(level, now, capacity=40) for now in range(60)]
     assert sum(best[30:]) >= 0.9 * 30 * 40
     halved = [round_trip(level, 100 + now, capacity=20) for now in range(60)]
@@ -98,7 +98,7 @@ def test_near_a_hidden_capacity_it_stays_near() -> None:
 def test_it_stays_between_one_and_what_was_ever_granted(
     events: list[tuple[bool, float, bool, int]],
 ) -> None:
-    level, highest = Level(), 1
+    level, highest = AdaptiveLimit(), 1
     for now, (well, age, in_use, most) in enumerate(events):
         highest = max(highest, most)
         if well:

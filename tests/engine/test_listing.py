@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.engine import listing
-from penstock.engine.listing import Wanted, list_jobs
-from tests.engine.conftest import Shop
+from penstock.engine.inspect import queries
+from penstock.engine.inspect.queries import JobFilter, list_jobs
+from tests.engine.conftest import JobQueue
 
 # Every seventh is dead, every eleventh of the rest is later, and the last ones run; two kinds.
 FILL = """
@@ -20,12 +20,12 @@ from (
 """
 
 
-async def walk(shop: Shop, wanted: Wanted, most: int = 7) -> list[int]:
+async def walk(job_queue: JobQueue, wanted: JobFilter, most: int = 7) -> list[int]:
     """All pages of a list."""
     found: list[int] = []
     after: int | None = 0
     while after is not None:
-        async with shop.database.pool.session() as session:
+        async with job_queue.database.pool.session() as session:
             page = await list_jobs(session, wanted, after=after, most=most)
         assert len(page.jobs) <= most
         assert page.next is None or page.next > after, "it goes on"
@@ -35,21 +35,23 @@ async def walk(shop: Shop, wanted: Wanted, most: int = 7) -> list[int]:
 
 
 @pytest.mark.parametrize(("few", "window"), [(2_000, 50_000), (3, 20), (3, 50_000)])
-async def test_all_ways_find_the_same(shop: Shop, monkeypatch: pytest.MonkeyPatch, few: int, window: int) -> None:
-    monkeypatch.setattr(listing, "FEW", few)
-    monkeypatch.setattr(listing, "WINDOW", window)
+async def test_all_ways_find_the_same(
+    job_queue: JobQueue, monkeypatch: pytest.MonkeyPatch, few: int, window: int
+) -> None:
+    monkeypatch.setattr(queries, "FEW", few)
+    monkeypatch.setattr(queries, "WINDOW", window)
     for name in ("greet", "read"):
-        await shop.run("insert into penstock.lanes (queue, kind, share) values ('default', $1, 'default')", name)
-    [first] = await shop.run("select min(id) as id from penstock.lanes")
-    await shop.run(FILL.replace("1 + n % 2", f"{first['id']} + n % 2"))
+        await job_queue.run("insert into penstock.lanes (queue, kind, share) values ('default', $1, 'default')", name)
+    [first] = await job_queue.run("select min(id) as id from penstock.lanes")
+    await job_queue.run(FILL.replace("1 + n % 2", f"{first['id']} + n % 2"))
     for state in (None, "ready", "later", "running", "waiting", "dead"):
         for kind in (None, "greet", "read", "nothing"):
-            rows = await shop.run(
+            rows = await job_queue.run(
                 "select jobs.id from penstock.jobs join penstock.lanes on lanes.id = lane "
                 "where ($1::text is null or state::text = $1) and ($2::text is null or kind = $2) order by 1",
                 state,
                 kind,
             )
-            assert await walk(shop, Wanted(state, kind)) == [row["id"] for row in rows], (state, kind)
-    assert await walk(shop, Wanted(queue="default", share="default"), most=50) == list(range(1, 201))
-    assert await walk(shop, Wanted("dead", queue="other")) == []
+            assert await walk(job_queue, JobFilter(state, kind)) == [row["id"] for row in rows], (state, kind)
+    assert await walk(job_queue, JobFilter(queue="default", share="default"), most=50) == list(range(1, 201))
+    assert await walk(job_queue, JobFilter("dead", queue="other")) == []

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from penstock.database import open_database
-from penstock.engine.chores import DEATHS_ALLOWED
-from penstock.engine.job import Job
-from penstock.engine.outcome import Bury, Cancelled, Done, Failure, Outcome, Release, Retry, Snooze
+from penstock.engine.inspect.dead_letters import sql as redrive_sql
+from penstock.engine.job import Bury, Cancelled, Done, Failure, Job, Outcome, Release, Retry, Snooze
+from penstock.engine.maintenance import DEATHS_ALLOWED
 from penstock.engine.queue import sql as queue_sql
 from penstock.settings import PoolSettings, Settings
 from tests.conftest import fresh_database
-from tests.engine.conftest import Shop
+from tests.engine.conftest import JobQueue
+from tests.slow import examples
 
 T = TypeVar("T")
 failure = Failure("Transient", "ValueError", "no", "trace", "f00")
@@ -74,18 +75,18 @@ class QueueMachine(RuleBasedStateMachine):
     """Hypothesis chooses the steps."""
 
     runner: asyncio.Runner
-    shop: Shop
+    job_queue: JobQueue
 
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
         self.run(
-            self.shop.run(
+            self.job_queue.run(
                 "truncate penstock.jobs, penstock.job_history, penstock.job_keys, penstock.workers, penstock.pauses"
             )
         )
-        self.run(self.shop.run("update penstock.test_clock set shift = '0'"))
-        self.shop.close()
+        self.run(self.job_queue.run("update penstock.test_clock set shift = '0'"))
+        self.job_queue.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
@@ -93,14 +94,14 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(share=st.sampled_from(SHARES), priority=st.integers(-1, 1), delay=st.sampled_from([None, 5, 50]))
     def enqueue(self, share: str, priority: int, delay: float | None) -> None:
         after = None if delay is None else timedelta(seconds=delay)
-        [number] = self.run(self.shop.enqueue(share=share, priority=priority, delay=after))
+        [number] = self.run(self.job_queue.enqueue(share=share, priority=priority, delay=after))
         due = None if delay is None else self.model.now + delay
         self.model.jobs[number] = Row(share, priority, "ready" if delay is None else "later", due, None)
 
     @rule(key=st.sampled_from(["k1", "k2"]))
     def enqueue_unique(self, key: str) -> None:
         holder = [number for number, row in self.model.jobs.items() if row.key == key and row.alive]
-        [number] = self.run(self.shop.enqueue(unique=key, share="a"))
+        [number] = self.run(self.job_queue.enqueue(unique=key, share="a"))
         assert number.created == (not holder)
         if holder:
             assert [number] == holder
@@ -110,7 +111,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.model.workers) < 3)
     @rule()
     def join(self) -> None:
-        self.model.workers.add(self.run(self.shop.worker()))
+        self.model.workers.add(self.run(self.job_queue.worker()))
 
     def claimable(self) -> list[int]:
         return [
@@ -134,10 +135,10 @@ class QueueMachine(RuleBasedStateMachine):
         """
         worker = data.draw(st.sampled_from(sorted(self.model.workers)))
         if fresh:
-            self.shop.claimers[worker]._active_until = 0.0
-            self.shop.claimers[worker]._was_idle = False
+            self.job_queue.claimers[worker]._active_until = 0.0
+            self.job_queue.claimers[worker]._was_idle = False
         may = self.claimable()
-        jobs = self.run(self.shop.claim(worker, slots))
+        jobs = self.run(self.job_queue.claim(worker, slots))
         assert {job.id for job in jobs} <= set(may)
         assert len(jobs) == min(slots, len(may)), "all that may be taken is taken"
         if fresh:
@@ -156,7 +157,7 @@ class QueueMachine(RuleBasedStateMachine):
             for n, row in self.model.jobs.items()
             if row.state == "ready" and row.suspect and row.share not in self.model.paused
         }
-        job = self.run(self.shop.claim_suspect(worker))
+        job = self.run(self.job_queue.claim_suspect(worker))
         assert (job is not None) == (bool(may) and not busy)
         if job is not None:
             assert job.id in may
@@ -169,7 +170,7 @@ class QueueMachine(RuleBasedStateMachine):
         worker, job = data.draw(st.sampled_from(self.model.claims))
         row = self.model.jobs[job.id]
         ours = row.state == "running" and row.owner == worker and row.attempt == job.attempt
-        assert self.run(self.shop.settle(worker, (job, OUTCOMES[how]))) == ({job.id} if ours else set())
+        assert self.run(self.job_queue.settle(worker, (job, OUTCOMES[how]))) == ({job.id} if ours else set())
         if ours:
             row.state, row.owner = AFTER[how], None
             row.due = self.model.now + 10 if row.state == "later" else None
@@ -182,7 +183,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def lose_worker(self, data: st.DataObject) -> None:
         worker = data.draw(st.sampled_from(sorted(self.model.workers)))
-        self.run(self.shop.lose(worker))
+        self.run(self.job_queue.lose(worker))
         self.model.workers.discard(worker)
         for row in self.model.jobs.values():
             if row.state == "running" and row.owner == worker:
@@ -200,7 +201,7 @@ class QueueMachine(RuleBasedStateMachine):
         row = self.model.jobs[number]
 
         async def ask() -> None:
-            async with self.shop.database.pool.transaction() as tx:
+            async with self.job_queue.database.pool.transaction() as tx:
                 await queue_sql.cancel_idle(tx, ids=[number], outcome="cancelled", reason="test")
                 await queue_sql.cancel_running(tx, ids=[number])
 
@@ -212,31 +213,31 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 11, 60]))
     def advance(self, seconds: float) -> None:
-        self.run(self.shop.advance(seconds))
-        self.run(self.shop.promote())
+        self.run(self.job_queue.advance(seconds))
+        self.run(self.job_queue.promote())
         self.model.now += seconds
         for row in self.model.jobs.values():
             if row.state == "later" and row.due is not None and row.due <= self.model.now:
                 row.state, row.due = "ready", None
         # Time also ages the beats; these tests lose workers on purpose only.
-        self.run(self.shop.run("update penstock.workers set beat_at = penstock.now() where gone_at is null"))
+        self.run(self.job_queue.run("update penstock.workers set beat_at = penstock.now() where gone_at is null"))
 
     @rule(share=st.sampled_from(SHARES))
     def pause_or_resume(self, share: str) -> None:
         if share in self.model.paused:
             self.model.paused.discard(share)
-            self.run(self.shop.run("delete from penstock.pauses where name = $1", share))
+            self.run(self.job_queue.run("delete from penstock.pauses where name = $1", share))
         else:
             self.model.paused.add(share)
-            self.run(self.shop.run("insert into penstock.pauses values ('share', $1, 'test')", share))
+            self.run(self.job_queue.run("insert into penstock.pauses values ('share', $1, 'test')", share))
 
     @rule()
     def redrive(self) -> None:
         dead = [number for number, row in self.model.jobs.items() if row.state == "dead"]
 
         async def again() -> None:
-            async with self.shop.database.pool.session() as session:
-                await queue_sql.redrive_jobs(session, ids=dead)
+            async with self.job_queue.database.pool.session() as session:
+                await redrive_sql.redrive_jobs(session, ids=dead)
 
         self.run(again())
         for number in dead:
@@ -246,7 +247,7 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def table_and_model_agree(self) -> None:
         found = self.run(
-            self.shop.run(
+            self.job_queue.run(
                 "select id, state::text, attempt, failures, suspect, deaths, worker_id from penstock.jobs "
                 "union all select id, outcome, attempt, failures, false, 0, null from penstock.job_history"
             )
@@ -267,11 +268,11 @@ def test_the_queue_and_its_model_agree(request: pytest.FixtureRequest, tmp_path:
         database = runner.run(opening.__aenter__())
         try:
             QueueMachine.runner = runner
-            QueueMachine.shop = Shop(database)
+            QueueMachine.job_queue = JobQueue(database)
             run_state_machine_as_test(
                 QueueMachine,
                 settings=settings(
-                    max_examples=40,
+                    max_examples=examples(40),
                     stateful_step_count=40,
                     deadline=None,
                     suppress_health_check=list(HealthCheck),
@@ -279,6 +280,6 @@ def test_the_queue_and_its_model_agree(request: pytest.FixtureRequest, tmp_path:
                 ),
             )
         finally:
-            QueueMachine.shop.close()
+            QueueMachine.job_queue.close()
             runner.run(opening.__aexit__(None, None, None))
             runner.run(fresh.__aexit__(None, None, None))

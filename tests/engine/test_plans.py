@@ -5,27 +5,20 @@ second to 400. So each statement is planned here, with its values known and unkn
 of a skewed one, and after none at all.
 """
 
-import json
 from typing import Any
 
 import pytest
 
-from penstock.database import Session, Statement
-from penstock.engine.chores import sql as chores
+from penstock.database import Statement
+from penstock.engine.claim import sql as lanes
 from penstock.engine.fleet import sql as fleet
-from penstock.engine.lanes import sql as lanes
-from penstock.engine.listing import sql as listing
-from penstock.engine.settler import sql as settler
-from tests.engine.conftest import Shop
+from penstock.engine.inspect.queries import sql as listing
+from penstock.engine.maintenance import sql as chores
+from penstock.engine.settle import sql as settler
+from tests.engine.conftest import JobQueue
+from tests.engine.query_plans import plan_of, prepare
+from tests.slow import slow_but_first
 
-FILL = """
-insert into penstock.jobs (lane, state, args, run_at, worker_id, claimed_at, error, fingerprint)
-select 1 + n % 50, state, '{}',
-  case state when 'later' then now() + interval '1 hour' end,
-  case state when 'running' then 1 + n % 3 end, case state when 'running' then now() end,
-  case state when 'dead' then '{}'::json end, case state when 'dead' then 'f' || n % 7 end
-from generate_series(1, $2) as n, (select $1::text::penstock.job_state as state) as given
-"""
 IDS = list(range(1, 301))
 ONES = [1] * len(IDS)
 LIST: dict[str, Any] = {"after": 0, "most": 51, "any_lane": True, "kind": None, "queue": None, "share": None}
@@ -48,9 +41,9 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
     "settle_release": (settler.settle_release, PROOF | {"seconds": [0.1] * 300, "reasons": ["x"] * 300}),
     "settle_progress": (settler.settle_progress, PROOF | {"progresses": ["{}"] * 300}),
     "hold_fence": (settler.hold_fence, {"id": 1, "attempt": 1, "worker_id": 1}),
-    "promote_jobs": (chores.promote_jobs, {"bite": 500}),
+    "promote_jobs": (chores.promote_jobs, {"batch": 500}),
     "next_due": (chores.next_due, {}),
-    "rescue_jobs": (chores.rescue_jobs, {"gone_id": 1, "bite": 500, "deaths_allowed": 2}),
+    "rescue_jobs": (chores.rescue_jobs, {"gone_id": 1, "batch": 500, "deaths_allowed": 2}),
     "release_unknown": (lanes.release_unknown, {"worker_id": 1, "ids": IDS}),
     "owned_jobs": (lanes.owned_jobs, {"worker_id": 1}),
     "walk_jobs": (listing.walk_jobs, LIST | {"state": "dead", "window": 50_000}),
@@ -63,46 +56,12 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
 }
 
 
-async def prepare(shop: Shop, statistics: str, rows: int = 20_000) -> None:
-    await shop.run("alter table penstock.jobs set (autovacuum_enabled = off)")
-    if statistics == "empty":
-        await shop.run("analyze penstock.jobs")
-    for number in range(50):
-        await shop.run(
-            "insert into penstock.lanes (queue, kind, share) values ('default', 'nothing', $1)", f"s{number}"
-        )
-    await shop.worker()
-    await shop.run(FILL, "ready", rows)
-    if statistics == "skewed":  # nothing runs, nothing is later or dead, when the statistics are taken
-        await shop.run("analyze penstock.jobs")
-    for state in ("later", "dead"):
-        await shop.run(FILL, state, rows)
-    await shop.run(FILL, "running", 300)
-    if statistics == "fresh":
-        await shop.run("analyze penstock.jobs")
-
-
-async def plan_of(
-    session: Session, statement: Statement, values: dict[str, Any], *, generic: bool
-) -> list[dict[str, Any]]:
-    options = "format json, generic_plan" if generic else "format json"
-    [row] = await session.fetch(f"explain ({options}) {statement.text}", *statement.arguments(values))
-    [whole] = json.loads(row[0])
-    return list(nodes(whole["Plan"]))
-
-
-def nodes(node: dict[str, Any]) -> Any:
-    yield node
-    for child in node.get("Plans", []):
-        yield from nodes(child)
-
-
-@pytest.mark.parametrize("statistics", ["none", "empty", "skewed", "fresh"])
-async def test_no_hot_statement_scans_the_table(shop: Shop, statistics: str) -> None:
-    await prepare(shop, statistics)
+@pytest.mark.parametrize("statistics", slow_but_first(["skewed", "none", "empty", "fresh"]))
+async def test_no_hot_statement_scans_the_table(job_queue: JobQueue, statistics: str) -> None:
+    await prepare(job_queue, statistics)
     for name, (statement, values) in HOT.items():
         for generic in (False, True):
-            async with shop.database.pool.transaction() as tx:
+            async with job_queue.database.pool.transaction() as tx:
                 found = await plan_of(tx, statement, values, generic=generic)
             scans = [
                 node["Node Type"]
@@ -114,32 +73,32 @@ async def test_no_hot_statement_scans_the_table(shop: Shop, statistics: str) -> 
             assert scans, how
 
 
-@pytest.mark.parametrize("statistics", ["none", "empty", "skewed", "fresh"])
-async def test_a_claim_walks_the_index_of_what_is_ready(shop: Shop, statistics: str) -> None:
+@pytest.mark.parametrize("statistics", slow_but_first(["skewed", "none", "empty", "fresh"]))
+async def test_a_claim_walks_the_index_of_what_is_ready(job_queue: JobQueue, statistics: str) -> None:
     """With `order by id` alone the planner preferred the primary key, and walked over a million rows of a paused lane."""
-    await prepare(shop, statistics)
+    await prepare(job_queue, statistics)
     statement, values = HOT["claim_jobs"]
     for generic in (False, True):
-        async with shop.database.pool.transaction() as tx:
+        async with job_queue.database.pool.transaction() as tx:
             found = await plan_of(tx, statement, values, generic=generic)
         indexes = [node["Index Name"] for node in found if node.get("Relation Name") == "jobs" and "Index Name" in node]
         assert sorted(indexes) == ["jobs_pkey", "jobs_ready"], "one to find them, one to change them"
 
 
-@pytest.mark.parametrize("rows", [2_000, 10_000, 30_000])
-@pytest.mark.parametrize("statistics", ["empty", "skewed"])
-async def test_a_settle_goes_by_the_primary_key(shop: Shop, statistics: str, rows: int) -> None:
+@pytest.mark.parametrize("rows", slow_but_first([10_000, 2_000, 30_000]))
+@pytest.mark.parametrize("statistics", slow_but_first(["skewed", "empty"]))
+async def test_a_settle_goes_by_the_primary_key(job_queue: JobQueue, statistics: str, rows: int) -> None:
     """A scan for the worker looked cheap, with the batch walked for each row found: 0.5 s for a flush of 1,000.
 
     When the batch is a good part of a small table, one pass with a hash of the batch is as good as the index.
     """
-    await prepare(shop, statistics, rows)
+    await prepare(job_queue, statistics, rows)
     for name in ("settle_done", "settle_release", "settle_progress"):
         statement, values = HOT[name]
         for size in (10, 300, 1000):
             batch = {key: (value * 4)[:size] if isinstance(value, list) else value for key, value in values.items()}
             for generic in (False, True):
-                async with shop.database.pool.transaction() as tx:
+                async with job_queue.database.pool.transaction() as tx:
                     found = await plan_of(tx, statement, batch, generic=generic)
                 indexes = {node["Index Name"] for node in found if "Index Name" in node}
                 filtered = any("Filter" in node for node in found if node.get("Relation Name") == "jobs")

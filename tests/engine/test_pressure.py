@@ -1,7 +1,7 @@
 """How much a worker claims while its pool is busy: less, nothing, and again more, by what is measured."""
 
 from penstock.database.pool import PoolState
-from penstock.engine.pressure import LEAST, Pressure
+from penstock.engine.worker import LEAST, BackPressure
 
 
 def pool(used: int, waiting: int = 0) -> PoolState:
@@ -9,7 +9,7 @@ def pool(used: int, waiting: int = 0) -> PoolState:
 
 
 def test_it_falls_above_four_fifths_and_rises_below_half() -> None:
-    pressure = Pressure()
+    pressure = BackPressure()
     assert [pressure.feel(pool(9)) for _ in range(3)] == [0.5, 0.25, 0.125]
     assert pressure.feel(pool(7)) == 0.125, "between the two it stays"
     assert round(pressure.feel(pool(4)), 3) == 0.225
@@ -19,7 +19,7 @@ def test_it_falls_above_four_fifths_and_rises_below_half() -> None:
 
 
 def test_nothing_is_claimed_while_somebody_waits_for_a_connection() -> None:
-    pressure = Pressure()
+    pressure = BackPressure()
     assert pressure.feel(pool(10, waiting=1)) == 0.0
     assert pressure.critical
     assert pressure.feel(pool(9)) == 0.25, "it goes on carefully"

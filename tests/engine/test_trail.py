@@ -9,7 +9,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from penstock import Penstock
 from penstock.engine import Context
 from penstock.engine.kinds import Kind
-from penstock.engine.trail import KEY, split_args, stamp_args, stamp_call
+from penstock.engine.trace_context import KEY, split_args, stamp_args, stamp_call
 from penstock.settings import DatabaseUrl
 
 SPAN = NonRecordingSpan(SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(1)))

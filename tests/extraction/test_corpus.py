@@ -19,11 +19,11 @@ from xml.etree import ElementTree
 import pytest
 
 from penstock.errors import Unreadable
-from penstock.extraction.read import read_document
-from penstock.extraction.reading import Reading
-from tests.extraction import made
+from penstock.extraction.dispatch import read_document
+from penstock.extraction.result import ExtractedDocument
+from tests.extraction import sample_files
+from tests.extraction.corpus import CORPUS
 
-CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus"
 _OTHERS = {".pdf", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif"}
 _NO_TEXT = {  # and why
     "tika-testMSChart-govdocs-428996.xls": "empty",
@@ -46,19 +46,19 @@ def files(folder: str) -> list[Path]:
     return [path for path in sorted((CORPUS / folder).glob("*")) if path.suffix.lower() not in _OTHERS]
 
 
-def read(path: Path) -> Reading:
+def read(path: Path) -> ExtractedDocument:
     with path.open("rb") as file:
-        return read_document(file, made.arguments(path.name))
+        return read_document(file, sample_files.arguments(path.name))
 
 
 def words(text: str) -> Counter[str]:
     return Counter(re.findall(r"\w+", text.lower().replace("\xad", "")))
 
 
-def recall(reading: Reading, truth: str) -> float:
+def recall(reading: ExtractedDocument, truth: str) -> float:
     """The share of the true words that were read; a word that is there five times must have been read five times."""
     wanted = words(truth)
-    found = words(made.text_of(reading) + "\n" + reading.title)
+    found = words(sample_files.text_of(reading) + "\n" + reading.title)
     return (wanted & found).total() / wanted.total() if wanted else 1.0
 
 
@@ -189,7 +189,7 @@ _TRUTH = {
 @pytest.mark.parametrize("path", files("good"), ids=lambda path: path.name)
 def test_good_documents_are_read(path: Path) -> None:
     reading = read(path)
-    text = made.text_of(reading)
+    text = sample_files.text_of(reading)
     if path.name in _NO_TEXT:
         assert not text and _NO_TEXT[path.name] in reading.gaps[0].reason
         return
@@ -213,7 +213,7 @@ def test_hostile_documents_end_with_a_reason(path: Path) -> None:
         sentence = str(error)
         assert 10 < len(sentence) < 300 and "\n" not in sentence and "Traceback" not in sentence
     else:
-        assert made.text_of(reading).strip() or reading.gaps
+        assert sample_files.text_of(reading).strip() or reading.gaps
     assert time.process_time() - began < 5
 
 
@@ -239,7 +239,7 @@ def test_cut_and_bent_documents_end(path: Path) -> None:
         bent[at] ^= 0x55
     for damaged in (raw[: len(raw) // 2], bytes(bent)):
         try:
-            reading = read_document(io.BytesIO(damaged), made.arguments(path.name))
+            reading = read_document(io.BytesIO(damaged), sample_files.arguments(path.name))
         except Unreadable as error:
             assert str(error)
         else:

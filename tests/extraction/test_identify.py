@@ -7,7 +7,7 @@ import pytest
 
 from penstock.errors import Corrupt, Encrypted, NothingInside, Unsupported
 from penstock.extraction.identify import identify
-from tests.extraction import made
+from tests.extraction import sample_files
 
 _DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
@@ -59,21 +59,21 @@ def of(raw: bytes, name: str = "") -> str:
         (b"MZ is the mark of Windows programs.", "a.txt", "text/plain"),
         (b"ID3 tags are explained here.", "a.txt", "text/plain"),
         (b"\x1f\x8b\x08\0....", "", "application/gzip"),
-        (made.zipped({"a.txt": "x"}), "a.docx", "application/zip"),
-        (made.docx(made.paragraph("x")), "a.zip", _DOCX),
-        (made.xlsx(("S", [["a"]])), "", _XLSX),
-        (made.pptx(made.shape("x")), "", _PPTX),
-        (made.odf("presentation", ""), "", "application/vnd.oasis.opendocument.presentation"),
+        (sample_files.zipped({"a.txt": "x"}), "a.docx", "application/zip"),
+        (sample_files.docx(sample_files.paragraph("x")), "a.zip", _DOCX),
+        (sample_files.xlsx(("S", [["a"]])), "", _XLSX),
+        (sample_files.pptx(sample_files.shape("x")), "", _PPTX),
+        (sample_files.odf("presentation", ""), "", "application/vnd.oasis.opendocument.presentation"),
         (
-            made.zipped({"mimetype": "application/epub+zip", "META-INF/container.xml": "<c/>"}),
+            sample_files.zipped({"mimetype": "application/epub+zip", "META-INF/container.xml": "<c/>"}),
             "",
             "application/epub+zip",
         ),
-        (made.compound({"WordDocument": bytes(64)}), "", "application/msword"),
-        (made.compound({"Workbook": bytes(64)}), "", "application/vnd.ms-excel"),
-        (made.compound({"PowerPoint Document": bytes(64)}), "", "application/vnd.ms-powerpoint"),
-        (made.compound({"__properties_version1.0": bytes(64)}), "", "application/vnd.ms-outlook"),
-        (made.compound({"VisioDocument": bytes(64)}), "", "application/vnd.visio"),
+        (sample_files.compound({"WordDocument": bytes(64)}), "", "application/msword"),
+        (sample_files.compound({"Workbook": bytes(64)}), "", "application/vnd.ms-excel"),
+        (sample_files.compound({"PowerPoint Document": bytes(64)}), "", "application/vnd.ms-powerpoint"),
+        (sample_files.compound({"__properties_version1.0": bytes(64)}), "", "application/vnd.ms-outlook"),
+        (sample_files.compound({"VisioDocument": bytes(64)}), "", "application/vnd.visio"),
     ],
 )
 def test_it_is_known_by_its_content(raw: bytes, name: str, media_type: str) -> None:
@@ -92,9 +92,9 @@ def test_it_is_known_by_its_content(raw: bytes, name: str, media_type: str) -> N
         (b"wOF2\0\1\0\0", "a font"),
         (b"SQLite format 3\0\x10\0", "an SQLite database"),
         (b"7z\xbc\xaf\x27\x1c\0\4", "unpack it"),
-        (made.zipped({"META-INF/MANIFEST.MF": "x", "a/B.class": b"\xca\xfe\xba\xbe"}), "a Java program"),
-        (made.zipped({"AndroidManifest.xml": b"\3\0"}), "an Android program"),
-        (made.compound({"Catalog": b"x" * 64}), "Thumbs.db"),
+        (sample_files.zipped({"META-INF/MANIFEST.MF": "x", "a/B.class": b"\xca\xfe\xba\xbe"}), "a Java program"),
+        (sample_files.zipped({"AndroidManifest.xml": b"\3\0"}), "an Android program"),
+        (sample_files.compound({"Catalog": b"x" * 64}), "Thumbs.db"),
         (bytes(5_000), "only zero bytes"),
         (bytes(range(256)) * 20, "not known"),
     ],
@@ -116,11 +116,11 @@ def _current_user(mark: int) -> bytes:
 @pytest.mark.parametrize(
     "raw",
     [
-        made.compound({"EncryptionInfo": b"x" * 64, "EncryptedPackage": b"x" * 64}),
-        made.compound({"WordDocument": bytes(10) + b"\0\x01" + bytes(60)}),
-        made.compound({"Workbook": struct.pack("<HH6xHH", 0x809, 6, 0x2F, 4) + bytes(60)}),
-        made.compound({"PowerPoint Document": bytes(64), "Current User": _current_user(0xF3D1C4DF)}),
-        made.odf(
+        sample_files.compound({"EncryptionInfo": b"x" * 64, "EncryptedPackage": b"x" * 64}),
+        sample_files.compound({"WordDocument": bytes(10) + b"\0\x01" + bytes(60)}),
+        sample_files.compound({"Workbook": struct.pack("<HH6xHH", 0x809, 6, 0x2F, 4) + bytes(60)}),
+        sample_files.compound({"PowerPoint Document": bytes(64), "Current User": _current_user(0xF3D1C4DF)}),
+        sample_files.odf(
             "text", "", '<manifest:file-entry><manifest:encryption-data manifest:checksum="x"/></manifest:file-entry>'
         ),
         b"-----BEGIN PGP MESSAGE-----\n\nhQEMA\n-----END PGP MESSAGE-----\n",
@@ -134,8 +134,8 @@ def test_a_password_is_needed(raw: bytes) -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        made.compound({"\tDRMContent": b"x" * 64, "WordDocument": bytes(64)}),
-        made.zipped(
+        sample_files.compound({"\tDRMContent": b"x" * 64, "WordDocument": bytes(64)}),
+        sample_files.zipped(
             {
                 "mimetype": "application/epub+zip",
                 "META-INF/encryption.xml": '<EncryptionMethod Algorithm="http://www.w3.org/2001/04/xmlenc#aes128-cbc"/>',
@@ -150,7 +150,7 @@ def test_a_lock_of_a_shop_is_named(raw: bytes) -> None:
 
 def test_a_packing_that_is_not_known_is_no_lock() -> None:
     """The standard library raises the same for both."""
-    raw = bytearray(made.zipped({"[Content_Types].xml": "<Types/>", "notes.txt": "water"}))
+    raw = bytearray(sample_files.zipped({"[Content_Types].xml": "<Types/>", "notes.txt": "water"}))
     for mark, place in ((b"PK\3\4", 8), (b"PK\1\2", 10)):
         start = -1
         while (start := raw.find(mark, start + 1)) >= 0:
@@ -161,24 +161,24 @@ def test_a_packing_that_is_not_known_is_no_lock() -> None:
 def test_scrambled_fonts_are_no_lock() -> None:
     method = '<EncryptionMethod Algorithm="http://www.idpf.org/2008/embedding"/>'
     assert (
-        of(made.zipped({"mimetype": "application/epub+zip", "META-INF/encryption.xml": method}))
+        of(sample_files.zipped({"mimetype": "application/epub+zip", "META-INF/encryption.xml": method}))
         == "application/epub+zip"
     )
 
 
 def test_unlocked_old_files_are_not_encrypted() -> None:
-    slides = made.compound({"PowerPoint Document": bytes(64), "Current User": _current_user(0xE391C05F)})
+    slides = sample_files.compound({"PowerPoint Document": bytes(64), "Current User": _current_user(0xE391C05F)})
     assert of(slides) == "application/vnd.ms-powerpoint"
 
 
 @pytest.mark.parametrize("cut", [40, 600])
 def test_a_zip_archive_that_was_cut_off_is_damaged(cut: int) -> None:
     with pytest.raises(Corrupt, match="cut off"):
-        of(made.docx(made.paragraph("x" * 900))[:cut])
+        of(sample_files.docx(sample_files.paragraph("x" * 900))[:cut])
 
 
 def test_the_strongest_mark_wins_in_a_polyglot() -> None:
-    archive = made.zipped({"a.txt": "x"})
+    archive = sample_files.zipped({"a.txt": "x"})
     assert of(b"GIF89a" + bytes(20) + archive) == "image/gif"
     assert of(bytes(range(32)) * 40 + archive) == "application/zip"
     with pytest.raises(Unsupported, match="Windows program"):
@@ -187,6 +187,6 @@ def test_the_strongest_mark_wins_in_a_polyglot() -> None:
 
 @pytest.mark.parametrize("loop", [0, 1, 5])
 def test_a_loop_of_sectors_ends(loop: int) -> None:
-    raw = bytearray(made.compound({"WordDocument": b"x" * 5_000}))
+    raw = bytearray(sample_files.compound({"WordDocument": b"x" * 5_000}))
     struct.pack_into("<I", raw, 512 + 4 * 3, loop)  # the third sector is followed by an earlier one
     assert of(bytes(raw)) == "application/msword"

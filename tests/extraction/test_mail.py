@@ -9,8 +9,8 @@ import pytest
 
 from penstock.errors import Encrypted, Suspicious
 from penstock.extraction.archive import members
-from tests.extraction import made
-from tests.extraction.test_archive import Parts
+from tests.extraction import sample_files
+from tests.extraction.sent_files import SentFiles
 
 
 def mail(**fields: str) -> EmailMessage:
@@ -22,18 +22,18 @@ def mail(**fields: str) -> EmailMessage:
     return message
 
 
-def sent(message: EmailMessage) -> tuple[Parts, dict[str, Any]]:
-    parts = Parts()
-    told = members(io.BytesIO(message.as_bytes()), made.arguments() | {"media_type": "message/rfc822"}, parts)
+def sent(message: EmailMessage) -> tuple[SentFiles, dict[str, Any]]:
+    parts = SentFiles()
+    told = members(io.BytesIO(message.as_bytes()), sample_files.arguments() | {"media_type": "message/rfc822"}, parts)
     return parts, told
 
 
 def test_a_mail_begins_with_who_and_when() -> None:
     message = mail(Subject="Prüfung der Pumpen 泵", Date="Mon, 01 Jan 2024 10:00:00 +0000")
     message.set_content("Schöne Grüße\n")
-    reading = made.read(message.as_bytes())
+    reading = sample_files.read(message.as_bytes())
     assert reading.media_type == "message/rfc822" and reading.title == "Prüfung der Pumpen 泵"
-    assert made.text_of(reading) == (
+    assert sample_files.text_of(reading) == (
         "Subject: Prüfung der Pumpen 泵\nFrom: Ada <ada@example.com>\nTo: bob@example.com\n"
         "Date: Mon, 01 Jan 2024 10:00:00 +0000\n\nSchöne Grüße"
     )
@@ -44,7 +44,7 @@ def test_of_two_forms_the_plain_one_is_read() -> None:
     message = mail()
     message.set_content("plain words")
     message.add_alternative("<p>HTML words</p>", subtype="html")
-    text = made.text_of(made.read(message.as_bytes()))
+    text = sample_files.text_of(sample_files.read(message.as_bytes()))
     assert "plain words" in text and "HTML" not in text
 
 
@@ -52,7 +52,7 @@ def test_the_html_form_is_read_when_the_plain_one_says_nothing() -> None:
     message = mail()
     message.set_content(" \n")
     message.add_alternative("<h1>Offer</h1><p>HTML words</p>", subtype="html")
-    [page] = made.read(message.as_bytes()).pages
+    [page] = sample_files.read(message.as_bytes()).pages
     assert page.text.endswith("Offer\n\nHTML words")
     assert page.text[page.headings[0].start :].startswith("Offer")
 
@@ -66,7 +66,7 @@ def test_attachments_are_members() -> None:
     message.add_attachment("a,b\n1,2\n", subtype="csv", filename="../../etc/stock.csv")
     message.add_attachment(b"\x89PNG....", maintype="image", subtype="png")
     message.add_attachment(inner)
-    assert made.read(message.as_bytes()).facts["members"] == "4"
+    assert sample_files.read(message.as_bytes()).facts["members"] == "4"
     parts, told = sent(message)
     assert told == {"members": 4, "gaps": []}
     assert list(parts.files) == ["Bericht März.pdf", "etc/stock.csv", "attachment 3.png", "Old news.eml"]
@@ -87,7 +87,7 @@ def test_small_pictures_in_the_text_are_no_attachments() -> None:
 def test_a_mail_of_attachments_says_so() -> None:
     message = mail()
     message.add_attachment(b"x", maintype="application", subtype="pdf", filename="a.pdf")
-    reading = made.read(message.as_bytes())
+    reading = sample_files.read(message.as_bytes())
     assert reading.gaps[0].reason == "the message has no text, only attachments"
 
 
@@ -97,7 +97,7 @@ def test_a_mail_of_attachments_says_so() -> None:
 def test_sealed_mails_are_encrypted(kind: str) -> None:
     raw = f"From: a@b.c\r\nTo: d@e.f\r\nSubject: s\r\nMIME-Version: 1.0\r\nContent-Type: {kind}\r\n\r\nxxx\r\n"
     with pytest.raises(Encrypted, match="key"):
-        made.read(raw.encode())
+        sample_files.read(raw.encode())
 
 
 def test_broken_headers_and_bodies_are_read_as_far_as_they_go() -> None:
@@ -106,7 +106,7 @@ def test_broken_headers_and_bodies_are_read_as_far_as_they_go() -> None:
         b"MIME-Version: 1.0\r\nContent-Type: text/plain; charset=nonsense\r\nContent-Transfer-Encoding: base64\r\n\r\n"
         b"SGVsbG8gd29ybGQ\r\n"
     )
-    assert "Hello world" in made.text_of(made.read(raw))
+    assert "Hello world" in sample_files.text_of(sample_files.read(raw))
 
 
 def test_a_multipart_without_its_end_is_read() -> None:
@@ -114,7 +114,7 @@ def test_a_multipart_without_its_end_is_read() -> None:
         b"From: a@b.c\r\nTo: d@e.f\r\nSubject: s\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=X\r\n\r\n"
         b"--X\r\nContent-Type: text/plain\r\n\r\nfirst part\r\n--X\r\nContent-Type: text/html\r\n\r\n<p>second"
     )
-    text = made.text_of(made.read(raw))
+    text = sample_files.text_of(sample_files.read(raw))
     assert "first part" in text and "second" in text
 
 
@@ -123,11 +123,11 @@ def test_endless_nesting_is_suspicious(depth: int) -> None:
     raw = "From: a@b.c\r\nTo: d@e.f\r\nSubject: s\r\nMIME-Version: 1.0\r\n"
     raw += "".join(f"Content-Type: multipart/mixed; boundary=B{n}\r\n\r\n--B{n}\r\n" for n in range(depth))
     with pytest.raises(Suspicious, match="nest"):
-        made.read(raw.encode())
+        sample_files.read(raw.encode())
 
 
 def test_outlook_messages_have_text_and_members() -> None:
-    raw = made.compound(
+    raw = sample_files.compound(
         {
             "__properties_version1.0": bytes(32) + b"\x03\0\xfd\x3f\0\0\0\0\xe3\x04\0\0\0\0\0\0",  # code page 1251
             "__substg1.0_0037001F": "Pumpen 泵".encode("utf-16-le"),
@@ -138,18 +138,18 @@ def test_outlook_messages_have_text_and_members() -> None:
             "__attach_version1.0_#00000001/__substg1.0_3001001F": "Object".encode("utf-16-le"),
         }
     )
-    reading = made.read(raw)
-    assert made.text_of(reading) == "Subject: Pumpen 泵\nFrom: Ада\n\nDer Text\nder Mail"
+    reading = sample_files.read(raw)
+    assert sample_files.text_of(reading) == "Subject: Pumpen 泵\nFrom: Ада\n\nDer Text\nder Mail"
     assert reading.facts["members"] == "2"
-    parts = Parts()
-    told = members(io.BytesIO(raw), made.arguments() | {"media_type": "application/vnd.ms-outlook"}, parts)
+    parts = SentFiles()
+    told = members(io.BytesIO(raw), sample_files.arguments() | {"media_type": "application/vnd.ms-outlook"}, parts)
     assert parts.files == {"stock.csv": b"a,b\n"}
     assert told["members"] == 1 and "not a file" in told["gaps"][0]["reason"]
 
 
 def test_a_sealed_outlook_message_is_encrypted() -> None:
     sealed = "__attach_version1.0_#00000000/__substg1.0_"
-    raw = made.compound(
+    raw = sample_files.compound(
         {
             "__properties_version1.0": bytes(32),
             sealed + "3707001F": "smime.p7m".encode("utf-16-le"),
@@ -158,12 +158,12 @@ def test_a_sealed_outlook_message_is_encrypted() -> None:
         }
     )
     with pytest.raises(Encrypted, match="key"):
-        made.read(raw)
+        sample_files.read(raw)
 
 
 def test_a_header_of_megabytes_is_cut() -> None:
     raw = b"From: a@b.c\r\nTo: d@e.f\r\nSubject: " + b"=?utf-8?q?a?= " * 100_000 + b"\r\n\r\nhi\r\n"
-    assert made.text_of(made.read(raw)).endswith("hi")
+    assert sample_files.text_of(sample_files.read(raw)).endswith("hi")
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "message/rfc822", "application/pdf"])
@@ -172,4 +172,4 @@ def test_a_zero_in_the_name_of_an_encoding_is_no_trouble(kind: str) -> None:
         "From: a@b.c\r\nTo: d@e.f\r\nSubject: s\r\nContent-Type: multipart/mixed; boundary=X\r\n\r\n--X\r\n"
         f'Content-Type: {kind}; charset="a\0b"\r\n\r\nwörds\r\n--X--\r\n'
     )
-    made.read(raw.encode())
+    sample_files.read(raw.encode())

@@ -7,21 +7,24 @@ import pytest
 from PIL import Image
 from rapidocr.utils.download_file import DownloadFile
 
-from penstock.extraction.ocr import tesseract as ocr_tesseract
-from penstock.extraction.ocr.layout import Box
-from penstock.extraction.ocr.rapid import _engine, read_lines
-from penstock.extraction.ocr.task import Found, choose, compose, ocr, read_both, read_upright
-from penstock.extraction.reading import decode_gap, decode_page
-from tests.extraction.papers import LIMITS, Placed, encode, one_page, picture, scan_pdf
+from penstock.extraction.ocr import task as ocr_tesseract
+from penstock.extraction.ocr.layout import TextBox
+from penstock.extraction.ocr.task import (
+    OcrText,
+    _rapid_engine,
+    choose,
+    compose,
+    ocr,
+    read_both,
+    read_upright,
+    read_with_rapid,
+)
+from penstock.extraction.result import decode_gap, decode_page
+from tests.extraction.letter import SAID, errors, letter
+from tests.extraction.sample_pdfs import LIMITS, Placed, encode, one_page, picture, scan_pdf
+from tests.slow import slow_but_first
 
 RECEIPTS = Path(__file__).parents[2].parent / "shared" / "corpus" / "ocr"
-LETTER: list[Placed] = [
-    (60, 60, 34, "Dear reader of this letter"),
-    (60, 120, 34, "the quick brown fox jumps"),
-    (60, 180, 34, "over the lazy dog again"),
-    (60, 240, 34, "and nobody knows why"),
-]
-SAID = "\n".join(text for *_, text in LETTER)
 
 
 class Listener:
@@ -39,25 +42,9 @@ def run(raw: bytes, media_type: str, pages: Sequence[int] = (1,), reply: object 
     return ocr(io.BytesIO(raw), asked | more, reply)
 
 
-def letter(size: tuple[int, int] = (620, 400)) -> Image.Image:
-    return picture(LETTER, size)
-
-
-def errors(found: str, wanted: str) -> float:
-    """Characters to insert, delete or change, in relation to what is wanted; case and kind of space do not count."""
-    one, two = " ".join(found.lower().split()), " ".join(wanted.lower().split())
-    above = list(range(len(two) + 1))
-    for row, left in enumerate(one, 1):
-        current = [row]
-        for column, right in enumerate(two, 1):
-            current.append(min(above[column] + 1, current[-1] + 1, above[column - 1] + (left != right)))
-        above = current
-    return above[-1] / len(two)
-
-
 def test_an_image_is_read_with_the_models_of_the_wheel_and_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DownloadFile, "run", lambda *_: pytest.fail("it looks for a download"))
-    _engine.cache_clear()
+    _rapid_engine.cache_clear()
     answer = run(encode(letter(), "PNG"), "image/png")
     page = decode_page(answer["pages"][0] | {"headings": [], "tables": []})
 
@@ -112,6 +99,7 @@ def test_a_page_that_cannot_be_drawn_is_a_gap_and_the_rest_goes_on() -> None:
     assert listener.heard[-1] == (2, 2)
 
 
+@pytest.mark.slow
 def test_a_page_of_a_thousand_kilometres_is_drawn_small() -> None:
     answer = run(one_page(b"", b"0 0 m 9 9 l S", box=b"0 0 9999999 9999999"), "application/pdf")
 
@@ -119,9 +107,9 @@ def test_a_page_of_a_thousand_kilometres_is_drawn_small() -> None:
     assert [gap["reason"] for gap in answer["gaps"]] == ["the OCR has found no text on this page"]
 
 
-@pytest.mark.parametrize("angle", [90, 180, 270])
+@pytest.mark.parametrize("angle", slow_but_first([90, 180, 270]))
 def test_a_turned_page_is_turned_back(angle: int) -> None:
-    found = read_upright(read_lines, letter().rotate(angle, expand=True))
+    found = read_upright(read_with_rapid, letter().rotate(angle, expand=True))
 
     assert errors(found.text, SAID) < 0.05
 
@@ -141,21 +129,22 @@ def test_tesseract_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_tesseract_is_not_sure_of_is_read_again() -> None:
-    def unsure(_: Image.Image) -> list[Box]:
-        return [Box(0, 0, 90, 20, "Dear render", 0.4)]
+    def unsure(_: Image.Image) -> list[TextBox]:
+        return [TextBox(0, 0, 90, 20, "Dear render", 0.4)]
 
-    def sure(_: Image.Image) -> list[Box]:
-        return [Box(0, 0, 90, 20, "read by Tesseract", 0.95)]
+    def sure(_: Image.Image) -> list[TextBox]:
+        return [TextBox(0, 0, 90, 20, "read by Tesseract", 0.95)]
 
     assert read_both(unsure, letter()).text == SAID
     assert read_both(sure, letter()).text == "read by Tesseract"
 
 
 def test_confidence_weighs_lines_by_their_length() -> None:
-    assert compose([Box(0, 0, 9, 9, "aaa", 1.0), Box(0, 20, 9, 29, "b", 0.2)]) == Found("aaa\n\nb", 0.8)
-    assert compose([]) == Found("", 0.0)
+    assert compose([TextBox(0, 0, 9, 9, "aaa", 1.0), TextBox(0, 20, 9, 29, "b", 0.2)]) == OcrText("aaa\n\nb", 0.8)
+    assert compose([]) == OcrText("", 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not RECEIPTS.is_dir(), reason="the shared corpus is not beside the project")
 def test_receipts_are_read_with_few_errors() -> None:
     rates = []

@@ -11,8 +11,8 @@ import pytest
 from penstock.errors import Corrupt, Encrypted, TooMuch
 from penstock.extraction.pdf import file as pdf_file
 from penstock.extraction.pdf.reader import MOST_GAPS, read_pdf
-from penstock.extraction.reading import Reading
-from tests.extraction.papers import (
+from penstock.extraction.result import ExtractedDocument
+from tests.extraction.sample_pdfs import (
     CATALOG,
     FONT,
     arguments,
@@ -30,7 +30,7 @@ CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus"
 FORM = b"/Type/XObject/Subtype/Form/BBox[0 0 600 800]"
 
 
-def read(raw: bytes, **limits: int) -> Reading:
+def read(raw: bytes, **limits: int) -> ExtractedDocument:
     return read_pdf(io.BytesIO(raw), arguments(**limits))
 
 

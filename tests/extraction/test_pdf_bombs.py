@@ -5,15 +5,15 @@ import pytest
 
 from penstock.errors import Suspicious
 from penstock.extraction.pdf.reader import read_pdf
-from penstock.extraction.reading import Reading
-from tests.extraction.papers import CATALOG, arguments, draw_text, one_page, page, stream, write_pdf
+from penstock.extraction.result import ExtractedDocument
+from tests.extraction.sample_pdfs import CATALOG, arguments, draw_text, one_page, page, stream, write_pdf
 
 FORM = b"/Type/XObject/Subtype/Form/BBox[0 0 600 800]"
 CALLS_FORM = b"/Resources<</XObject<</F 5 0 R>>>>"
 BESIDE_NOTHING = b"/Resources<</XObject<</A 99 0 R/B 7/F 5 0 R>>>>"
 
 
-def read(raw: bytes) -> Reading:
+def read(raw: bytes) -> ExtractedDocument:
     return read_pdf(io.BytesIO(raw), arguments())
 
 

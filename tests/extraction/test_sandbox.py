@@ -1,23 +1,26 @@
-"""The walls around a box: what a reader that was taken over can reach. And what is told where walls are missing."""
+"""A task in a sandbox: its result, its errors as names and sentences, its crashes."""
 
+import asyncio
 import os
-import re
+import socket
+import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+import uvloop
 
-from penstock.extraction import Boxes
-from penstock.extraction.box import landlock, seccomp
-from tests.extraction.boxing import document, make_boxes
-
-NUMBERS = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
+from penstock.errors import Corrupt, Encrypted, TooMuch, Transient
+from penstock.extraction import SandboxPool
+from penstock.extraction.sandbox import protocol
+from penstock.extraction.sandbox.exchange import FrameStream
+from penstock.extraction.sandbox.protocol import Reply, plain
+from tests.extraction.sandboxes import document, make_sandboxes
 
 
 @pytest.fixture
-async def boxes() -> AsyncIterator[Boxes]:
-    async with make_boxes() as opened:
+async def sandboxes() -> AsyncIterator[SandboxPool]:
+    async with make_sandboxes() as opened:
         yield opened
 
 
@@ -27,131 +30,162 @@ def file() -> Iterator[BinaryIO]:
         yield opened
 
 
-@pytest.mark.skipif(not seccomp.available(), reason="no system call filter for this architecture")
-async def test_no_network_and_no_sockets_of_others(boxes: Boxes, file: BinaryIO) -> None:
-    answers = await boxes.call("network", file, {})
-    assert answers.pop("stream pair") == "allowed", "runtimes of libraries wake themselves up by one"
-    assert set(answers.values()) == {"PermissionError"}
-    assert set(answers) == {"inet", "inet6", "netlink", "unix", "datagram pair", "bind", "listen", "interfaces"}
+async def test_a_task_gets_the_file_and_its_arguments(sandboxes: SandboxPool, file: BinaryIO) -> None:
+    answer = await sandboxes.call("echo", file, {"limits": {"pages": 3}, "name": "naïve.pdf"})
+    assert answer["content"] == "a document"
+    assert answer["arguments"] == {"limits": {"pages": 3}, "name": "naïve.pdf"}
+    assert answer["pid"] != os.getpid()
 
 
-@pytest.mark.skipif(landlock.version() == 0, reason="this kernel has no Landlock")
-async def test_no_file_but_its_own(boxes: Boxes, file: BinaryIO, tmp_path: Path) -> None:
-    outside = tmp_path / "secret"
-    outside.write_text("secret")
-    tmp_path.chmod(0o777)
-    outside.chmod(0o666)
-    answers = await boxes.call("attempt", file, {"outside": str(outside)})
-    allowed = {name for name, answer in answers.items() if answer == "allowed"}
-    assert allowed == {"kill itself", "scratch", "module"}
-    assert answers.pop("write the document") == "OSError", "it is open for reading only"
-    assert {answers[name] for name in answers.keys() - allowed} == {"PermissionError"}
-    assert outside.read_text() == "secret"
+async def test_the_file_is_read_from_its_beginning_and_its_position_stays(
+    sandboxes: SandboxPool, file: BinaryIO
+) -> None:
+    file.seek(5)
+    answers = await asyncio.gather(*(sandboxes.call("echo", file, {}) for _ in range(4)))
+    assert {answer["content"] for answer in answers} == {"a document"}
+    assert file.tell() == 5
 
 
-async def test_which_walls_stand_is_told(boxes: Boxes) -> None:
-    assert boxes.sandbox is None
-    told = await boxes.inspect()
-    assert boxes.sandbox == told
-    assert told["landlock"] == (landlock.version() > 0)
-    assert told["network"] in {"namespace", "seccomp", "none"}
-    assert (told["network"] == "none") <= bool(told["missing"])
-    assert told["seccomp"] == seccomp.available()
+async def test_one_child_does_one_task_after_the_other(sandboxes: SandboxPool, file: BinaryIO) -> None:
+    assert len({await sandboxes.call("pid", file, {}) for _ in range(20)}) == 1
 
 
-@pytest.mark.skipif(not NUMBERS.exists(), reason="no kernel headers for x86_64")
-def test_the_numbers_of_system_calls_are_right() -> None:
-    known = dict(re.findall(r"#define __NR_(\w+) (\d+)", NUMBERS.read_text()))
-    ours = seccomp.FORBIDDEN | seccomp.UNKNOWN | seccomp.OTHERS
-    assert {name: x86 for name, (x86, _) in ours.items() if name in known} == {
-        name: int(known[name]) for name in ours if name in known
+async def test_eight_calls_share_the_children(file: BinaryIO) -> None:
+    async with make_sandboxes(children=3) as sandboxes:
+        answers = await asyncio.gather(*(sandboxes.call("sleep", file, {"seconds": 0.1}) for _ in range(8)))
+    assert len(answers) == 8
+    assert len(set(answers)) == 3
+
+
+async def test_ocr_has_children_of_its_own(sandboxes: SandboxPool, file: BinaryIO) -> None:
+    reader, ocr = await sandboxes.call("pid", file, {}), await sandboxes.call("ocr", file, {})
+    assert reader != ocr
+    assert (await sandboxes.call("pid", file, {}), await sandboxes.call("ocr", file, {})) == (reader, ocr)
+
+
+async def test_never_more_tasks_than_children_over_both_classes(file: BinaryIO) -> None:
+    async with make_sandboxes(children=1) as sandboxes:
+        sleeping = asyncio.create_task(sandboxes.call("sleep", file, {"seconds": 0.3}))
+        await asyncio.sleep(0)
+        began = time.monotonic()
+        await sandboxes.call("ocr", file, {})
+        assert time.monotonic() - began > 0.25
+        await sleeping
+
+
+async def test_the_error_that_a_reader_raises_comes_back(sandboxes: SandboxPool, file: BinaryIO) -> None:
+    with pytest.raises(Encrypted, match=r"^encrypted: a password is needed$"):
+        await sandboxes.call("refuse", file, {})
+    before = await sandboxes.call("pid", file, {})
+    with pytest.raises(Encrypted):
+        await sandboxes.call("refuse", file, {})
+    assert await sandboxes.call("pid", file, {}) == before, "a refusal is no reason to replace the child"
+
+
+async def test_an_unexpected_error_is_a_short_sentence_without_paths(sandboxes: SandboxPool, file: BinaryIO) -> None:
+    with pytest.raises(Corrupt, match=r"^The reader failed on it: KeyError: ") as caught:
+        await sandboxes.call("stumble", file, {})
+    assert len(str(caught.value)) <= 300
+    assert ".secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_memory_error_is_a_limit(sandboxes: SandboxPool, file: BinaryIO) -> None:
+    with pytest.raises(TooMuch, match=r"extraction\.memory"):
+        await sandboxes.call("starve", file, {})
+
+
+async def test_a_missing_package_is_not_the_documents_fault(sandboxes: SandboxPool, file: BinaryIO) -> None:
+    with pytest.raises(Transient, match="no_such_package"):
+        await sandboxes.call("lack", file, {})
+
+
+async def test_a_second_crash_is_the_documents_fault(sandboxes: SandboxPool, file: BinaryIO) -> None:
+    with pytest.raises(Corrupt, match=r"^The reader crashed on it twice \(SIGSEGV\)\.$"):
+        await sandboxes.call("crash", file, {})
+    with pytest.raises(Corrupt, match=r"^The reader crashed on it twice \(exit code 3\)\.$"):
+        await sandboxes.call("leave", file, {"code": 3})
+    assert await sandboxes.call("pid", file, {}), "and nobody else's"
+
+
+async def test_a_crash_that_a_new_child_does_not_have_is_forgotten(sandboxes: SandboxPool, file: BinaryIO) -> None:
+    before = await sandboxes.call("pid", file, {})
+    await sandboxes.call("warm", file, {})
+    assert await sandboxes.call("crash_if_warm", file, {}) == "alive"
+    assert await sandboxes.call("pid", file, {}) != before
+
+
+async def test_a_result_of_20_mb(sandboxes: SandboxPool, file: BinaryIO) -> None:
+    answer = await sandboxes.call("big", file, {"size": 20_000_000})
+    assert [page["number"] for page in answer["pages"]] == list(range(len(answer["pages"])))
+    assert sum(len(page["text"].encode()) for page in answer["pages"]) > 19_990_000
+    assert answer["pages"][-1]["text"].startswith("Zürich, naïve – “words”\n")
+    assert answer["empty"] == []
+    assert len(answer["single"]) > 900_000
+
+
+async def test_a_long_result_goes_in_frames_that_are_decoded_soon() -> None:
+    """The C decoder of JSON gives nobody else a turn, not even in a thread."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        frames = FrameStream(ours)
+        value = {"pages": [{"number": number, "text": "x" * 3000} for number in range(1000)], "title": "y"}
+        sending = asyncio.create_task(asyncio.to_thread(Reply(theirs).result, dict(value)))
+        sizes, pages = [], []
+        while True:
+            kind, body = await frames.next()
+            sizes.append(len(body))
+            if kind == protocol.RESULT:
+                break
+            pages += protocol.decode(body)["pages"]
+        await sending
+    assert max(sizes) < protocol.BATCH_SIZE + 4000
+    assert {"pages": pages, "title": protocol.decode(body)["title"]} == value
+
+
+async def test_progress_is_told(sandboxes: SandboxPool, file: BinaryIO) -> None:
+    told: list[tuple[int, int]] = []
+    await sandboxes.call("count", file, {}, progress=lambda done, total: told.append((done, total)))
+    assert told == [(done, 5) for done in range(1, 6)]
+
+
+async def test_a_child_sees_nothing_of_our_environment(file: BinaryIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", "postgresql://secret")
+    async with make_sandboxes() as sandboxes:
+        seen = await sandboxes.call("environment", file, {})
+    assert "PENSTOCK_DATABASE_URL" not in seen["environ"]
+    assert seen["environ"].keys() <= {
+        *("LANG", "PATH", "HOME", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX"),
+        *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "TOKIO_WORKER_THREADS"),
     }
-    assert len(known.keys() & ours.keys()) > 60
+    assert seen["sid"], "a session of its own"
+    assert sum(1 for one in seen["fds"] if one and one.endswith(":140000")) == 1, "one socket"
+    assert sum(1 for one in seen["fds"] if one and one.endswith(":100000")) == 1, "one file"
 
 
-EPERM, ENOSYS = seccomp.FAIL | 1, seccomp.FAIL | 38
+async def test_the_scratch_folder_is_empty_for_each_task_and_gone_in_the_end(file: BinaryIO) -> None:
+    async with make_sandboxes() as sandboxes:
+        folder, found = await sandboxes.call("litter", file, {})
+        assert (folder, found) == (folder, [])
+        assert await sandboxes.call("litter", file, {}) == [folder, []]
+        assert os.path.isdir(folder)  # noqa: PTH112
+    assert not os.path.exists(os.path.dirname(folder))  # noqa: PTH110, PTH120
 
 
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-@pytest.mark.parametrize(
-    ("call", "arguments", "expected"),
-    [
-        ("socket", (2, 1), EPERM),
-        ("socket", (1, 1), EPERM),
-        ("socketpair", (1, 1), seccomp.ALLOW),
-        ("socketpair", (1, 0o2000001), seccomp.ALLOW),  # SOCK_CLOEXEC
-        ("socketpair", (1, 2), EPERM),
-        ("socketpair", (2, 1), EPERM),
-        ("connect", (3, 0), EPERM),
-        ("bind", (3, 0), EPERM),
-        ("listen", (3, 0), EPERM),
-        ("clone", (0x3D0F00, 0), seccomp.ALLOW),  # a thread
-        ("clone", (17, 0), EPERM),  # a process
-        ("clone", (0x4111, 0), EPERM),  # as vfork does it
-        ("clone", (0x10000000 | 17, 0), EPERM),  # in a user namespace
-        ("clone", (0x40000000 | 0x3D0F00, 0), EPERM),  # a thread in another network
-        ("clone3", (0, 0), ENOSYS),
-        ("io_uring_setup", (0, 0), ENOSYS),
-        ("execve", (0, 0), EPERM),
-        ("execveat", (0, 0), EPERM),
-        ("kill", (4711, 9), seccomp.ALLOW),
-        ("kill", (4712, 9), EPERM),
-        ("tgkill", (4711, 1), seccomp.ALLOW),
-        ("tgkill", (4712, 1), EPERM),
-        ("tkill", (4711, 1), EPERM),
-        ("prlimit64", (0, 1), seccomp.ALLOW),
-        ("prlimit64", (1, 1), EPERM),
-        ("ptrace", (0, 0), EPERM),
-    ],
-)
-def test_the_filter(machine: str, call: str, arguments: tuple[int, int], expected: int) -> None:
-    column, architecture = seccomp.ARCHITECTURES[machine]
-    calls = seccomp.FORBIDDEN | seccomp.UNKNOWN | seccomp.OTHERS
-    code = seccomp.program(machine, 4711)
-    assert verdict(code, architecture, calls[call][column], arguments) == expected
+def test_it_works_on_uvloop(file: BinaryIO) -> None:
+    async def body() -> None:
+        async with make_sandboxes() as sandboxes:
+            assert (await sandboxes.call("echo", file, {}))["content"] == "a document"
+            assert len((await sandboxes.call("big", file, {"size": 3_000_000}))["pages"]) > 100
+            with pytest.raises(Corrupt, match="SIGSEGV"):
+                await sandboxes.call("crash", file, {})
+
+    uvloop.run(body())
 
 
-@pytest.mark.parametrize("call", ["fork", "vfork"])
-def test_the_filter_knows_the_old_ways_to_a_process(call: str) -> None:
-    """Which only x86_64 has."""
-    number, none = seccomp.FORBIDDEN[call]
-    _, architecture = seccomp.ARCHITECTURES["x86_64"]
-    assert verdict(seccomp.program("x86_64", 4711), architecture, number, (0, 0)) == EPERM
-    assert none == 0
-
-
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_the_filter_kills_foreign_calls_and_allows_the_rest(machine: str) -> None:
-    _, architecture = seccomp.ARCHITECTURES[machine]
-    code = seccomp.program(machine, 4711)
-    assert verdict(code, 0x40000003, 1, (0, 0)) == seccomp.KILL  # 32 bits
-    assert verdict(code, architecture, 63, (0, 0)) == seccomp.ALLOW  # uname, read
-    if machine == "x86_64":
-        assert verdict(code, architecture, seccomp.X32 + 41, (0, 0)) == seccomp.KILL
-
-
-def verdict(code: list[seccomp.Instruction], architecture: int, number: int, arguments: tuple[int, int]) -> int:
-    """What the kernel would do: a BPF machine for the few instructions that we use."""
-    words = {0: number, 4: architecture, 16: arguments[0], 24: arguments[1]}
-    accumulator, at = 0, 0
-    while True:
-        one = code[at]
-        at += 1
-        match one.code:
-            case seccomp.LOAD:
-                accumulator = words[one.value]
-            case seccomp.AND:
-                accumulator &= one.value
-            case seccomp.EQUAL:
-                at += one.if_true if accumulator == one.value else one.if_false
-            case seccomp.AT_LEAST:
-                at += one.if_true if accumulator >= one.value else one.if_false
-            case seccomp.RETURN:
-                return one.value
-            case _:
-                raise AssertionError(one)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to lose")
-async def test_root_keeps_no_capability(boxes: Boxes, file: BinaryIO) -> None:
-    assert await boxes.call("capabilities", file, {}) == [0, 0, 0]
+def test_a_sentence_is_one_plain_line() -> None:
+    assert plain("\n  first\tline\x1b[31m \nsecond") == "first line [31m"
+    assert plain("cannot open /var/lib/penstock/blobs/ab: no") == "cannot open …: no"
+    assert plain("and/or 3/4 of a/b") == "and/or 3/4 of a/b"
+    assert len(plain("x" * 10_000)) == 300

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import Suspicious, TooMuch
-from penstock.extraction.plain.encoding import decode
-from penstock.extraction.reading import MARKS
-from tests.extraction import made
+from penstock.extraction.result import MARKS
+from penstock.extraction.text_formats.encoding import decode
+from tests.extraction import sample_files
 
 _GERMAN = "Die Pumpe läuft weiter, auch über Nacht; größere Störungen meldet sie früh."
 _RUSSIAN = "Насос работает всю ночь, и никто не знает почему. Утром приходит инженер и читает журнал."
@@ -64,21 +64,21 @@ def test_any_bytes_become_text(raw: bytes) -> None:
 
 
 def test_text_stays_as_it_is_with_one_kind_of_line_end() -> None:
-    reading = made.read(b"one\r\n\r\n  two\rthree\x0bfour\x07", "a.txt")
-    assert made.text_of(reading) == "one\n\n  two\nthree\nfour"
+    reading = sample_files.read(b"one\r\n\r\n  two\rthree\x0bfour\x07", "a.txt")
+    assert sample_files.text_of(reading) == "one\n\n  two\nthree\nfour"
 
 
 def test_white_space_alone_has_a_reason() -> None:
-    reading = made.read(b" \n\t \r\n", "a.txt")
+    reading = sample_files.read(b" \n\t \r\n", "a.txt")
     assert not reading.pages
     assert reading.gaps[0].reason == "no text in it: it holds only white space"
 
 
 def test_too_much_text_is_refused_before_it_is_read() -> None:
     with pytest.raises(TooMuch, match=r"limits\.characters"):
-        made.read(b"x" * 5_000, "a.txt", characters=1_000)
+        sample_files.read(b"x" * 5_000, "a.txt", characters=1_000)
     with pytest.raises(TooMuch, match=r"limits\.characters"):
-        made.read(b"x" * 1_001, "a.txt", characters=1_000)
+        sample_files.read(b"x" * 1_001, "a.txt", characters=1_000)
 
 
 def test_markdown_has_headings_and_tables() -> None:
@@ -102,7 +102,7 @@ About *them*.
 
 ### Last_one
 """
-    [page] = made.read(text.encode(), "a.md").pages
+    [page] = sample_files.read(text.encode(), "a.md").pages
     assert page.text == text
     assert [(heading.level, heading.title) for heading in page.headings] == [
         (1, "Pumps"),
@@ -125,57 +125,57 @@ About *them*.
     ],
 )
 def test_a_table_becomes_lines_with_a_header(raw: bytes) -> None:
-    [page] = made.read(raw, "stock.csv").pages
+    [page] = sample_files.read(raw, "stock.csv").pages
     assert page.text == "part | place\nvalve | shelf 3, left\nring"
     assert page.tables[0].header == "part | place"
     assert (page.tables[0].start, page.tables[0].stop) == (0, len(page.text))
 
 
 def test_a_title_row_is_no_header() -> None:
-    [page] = made.read(b"Stock of June,,\n,,\npart,place,pieces\nvalve,shelf,3\n", "stock.csv").pages
+    [page] = sample_files.read(b"Stock of June,,\n,,\npart,place,pieces\nvalve,shelf,3\n", "stock.csv").pages
     assert page.tables[0].header == "part | place | pieces"
     assert page.text[page.tables[0].start :].startswith("part | place")
 
 
 def test_a_cell_of_a_megabyte_and_an_open_quote_are_read() -> None:
-    [page] = made.read(b'a,b\n"' + b"x" * 1_000_000 + b'",1\n"open,2\n', "a.csv").pages
+    [page] = sample_files.read(b'a,b\n"' + b"x" * 1_000_000 + b'",1\n"open,2\n', "a.csv").pages
     assert len(page.text) > 1_000_000
 
 
 def test_a_value_far_to_the_right_is_no_line_of_bars() -> None:
-    [page] = made.read(b"a,b\n1" + b"," * 16_000 + b"far\n", "a.csv").pages
+    [page] = sample_files.read(b"a,b\n1" + b"," * 16_000 + b"far\n", "a.csv").pages
     assert page.text == "a | b\n1 | far"
 
 
 def test_empty_cells_have_a_reason() -> None:
-    assert "empty" in made.read(b",,,\n,,,\n", "a.csv").gaps[0].reason
+    assert "empty" in sample_files.read(b",,,\n,,,\n", "a.csv").gaps[0].reason
 
 
 def test_json_becomes_readable_lines() -> None:
     value = {"name": "pump", "sizes": [1, 2.50, None], "parts": [{"id": 7, "spare": True}, {"id": 8}], "none": {}}
-    [page] = made.read(json.dumps(value).encode()).pages
+    [page] = sample_files.read(json.dumps(value).encode()).pages
     assert page.text == "name: pump\nsizes: 1, 2.5\nparts:\n\nid: 7\nspare: true\n\nid: 8\nnone:"
 
 
 def test_json_lines_are_read_line_by_line() -> None:
-    [page] = made.read(b'{"a": "x"}\n{"a": "y"}\n').pages
+    [page] = sample_files.read(b'{"a": "x"}\n{"a": "y"}\n').pages
     assert page.text == "a: x\n\na: y"
 
 
 def test_numbers_of_a_million_digits_are_text() -> None:
-    [page] = made.read(b'{"n": 1' + b"0" * 1_000_000 + b"}").pages
+    [page] = sample_files.read(b'{"n": 1' + b"0" * 1_000_000 + b"}").pages
     assert page.text == "n: 1" + "0" * 1_000_000
 
 
 def test_json_that_is_none_is_read_as_text() -> None:
-    reading = made.read(b'{"name": "pump", broken}', "a.json")
-    assert "pump" in made.text_of(reading)
+    reading = sample_files.read(b'{"name": "pump", broken}', "a.json")
+    assert "pump" in sample_files.text_of(reading)
     assert "not valid JSON" in reading.gaps[0].reason
 
 
 def test_endless_nesting_is_suspicious() -> None:
     with pytest.raises(Suspicious, match="nests"):
-        made.read(b"[" * 200_000 + b"]" * 200_000, "a.json")
+        sample_files.read(b"[" * 200_000 + b"]" * 200_000, "a.json")
 
 
 def test_a_notebook_is_read_cell_by_cell() -> None:
@@ -192,7 +192,7 @@ def test_a_notebook_is_read_cell_by_cell() -> None:
         {"cell_type": "raw", "source": None},
         "nonsense",
     ]
-    reading = made.read(json.dumps({"cells": cells, "nbformat": 4}).encode(), "a.ipynb")
+    reading = sample_files.read(json.dumps({"cells": cells, "nbformat": 4}).encode(), "a.ipynb")
     [page] = reading.pages
     assert page.text == "Leaks\n\nHow we *found* them.\n\nprint(leaks)\n\nthree\n\n42"
     assert [heading.title for heading in page.headings] == ["Leaks"] and reading.title == "Leaks"
@@ -204,14 +204,14 @@ def test_a_notebook_is_read_cell_by_cell() -> None:
 )
 def test_no_markdown_is_slow(text: str) -> None:
     began = time.process_time()
-    [page] = made.read(text.encode(), "a.md").pages
+    [page] = sample_files.read(text.encode(), "a.md").pages
     assert time.process_time() - began < 3
     assert len(page.text) == len(text)
 
 
 def test_headings_without_number_are_capped() -> None:
     """Each of them takes memory of the worker."""
-    [page] = made.read(b"# a\n" * (MARKS + 5), "a.md").pages
+    [page] = sample_files.read(b"# a\n" * (MARKS + 5), "a.md").pages
     assert len(page.headings) == MARKS
-    [page] = made.read(b"<html><body>" + b"<h1>a</h1>" * (MARKS + 5), "a.html").pages
+    [page] = sample_files.read(b"<html><body>" + b"<h1>a</h1>" * (MARKS + 5), "a.html").pages
     assert len(page.headings) == MARKS

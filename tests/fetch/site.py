@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.fetch import Fetcher
-from penstock.settings.outside import FetchSettings
+from penstock.settings.web import FetchSettings
 
 Page = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
 

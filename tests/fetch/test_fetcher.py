@@ -8,9 +8,9 @@ import pytest
 
 from penstock.errors import FetchFailed, FetchRefused, Permanent, Transient
 from penstock.fetch import Fetcher
-from penstock.fetch.judgement import retry_after
+from penstock.fetch.response import retry_after
 from tests.fetch.site import Names, Site, moved, open_site, read, reply, settings_for
-from tests.fetch.test_address import SPECIAL
+from tests.fetch.special_addresses import SPECIAL
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import BadSetting
 from penstock.settings import load_settings
-from penstock.settings.outside import FetchSettings
+from penstock.settings.web import FetchSettings
 
 
 def load(tmp_path: Path, toml: str, **environ: str) -> FetchSettings:

@@ -1,4 +1,4 @@
-"""Every hostile file through real boxes: it ends in time, with a text or a sentence, and leaves the boxes as they were."""
+"""Every hostile file through real sandboxes: each ends in time with a text or a sentence, and the sandboxes stay usable."""
 
 import asyncio
 import hashlib
@@ -12,9 +12,9 @@ from types import ModuleType
 import psutil
 import pytest
 
-from penstock.extraction import Boxes
+from penstock.extraction import SandboxPool
 from penstock.settings import Settings
-from penstock.settings.model import ExtractionSettings
+from penstock.settings.settings import ExtractionSettings
 from tests.hostile import images, mails, markup, pdfs
 from tests.hostile.file import File
 from tests.hostile.files import FAMILIES, hostile_files, write_files
@@ -24,7 +24,7 @@ from tests.hostile.verdict import complaints
 
 PAGE = Path(__file__).parents[2] / "docs/hostile.md"
 CORPUS = Path(__file__).parents[2].parent / "shared/corpus/hostile"
-TIMEOUT = timedelta(seconds=8)  # of processor time; the box gives up after three times as long by the clock
+TIMEOUT = timedelta(seconds=8)  # of processor time; the sandbox gives up after three times as long by the clock
 CALL_WITHIN = 25.0
 MEMORY_MOST = 1.3 * 2**30  # of one child: extraction.memory is 1 GB, and it is looked at 20 times a second
 
@@ -33,6 +33,7 @@ def named(family: ModuleType) -> str:
     return family.__name__.rpartition(".")[2]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 async def test_hostile_files_end_in_time_with_a_sentence(family: ModuleType, tmp_path: Path) -> None:
@@ -46,6 +47,7 @@ async def test_hostile_files_end_in_time_with_a_sentence(family: ModuleType, tmp
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CORPUS.exists(), reason=f"{CORPUS} is not there")
 async def test_the_hostile_corpus_ends_in_time_with_a_sentence(tmp_path: Path) -> None:
     found = []
@@ -55,40 +57,40 @@ async def test_the_hostile_corpus_ends_in_time_with_a_sentence(tmp_path: Path) -
 
 
 async def try_all(home: Path, paths: Iterable[Path]) -> list[Trial]:
-    """Each once, two at a time; memory and time are checked here, and that the boxes can go on afterwards."""
+    """Each once, two at a time; memory and time are checked here, and that the sandboxes can go on afterwards."""
     settings = Settings(home=home, extraction=ExtractionSettings(children=2, timeout=TIMEOUT))
     waiting, trials = list(paths)[::-1], []
 
     async def work() -> None:
         while waiting:
-            trials.append(await try_file(boxes, waiting.pop()))
+            trials.append(await try_file(sandboxes, waiting.pop()))
 
-    async with Boxes(settings) as boxes, watched_memory() as largest:
+    async with SandboxPool(settings) as sandboxes, watched_memory() as largest:
         await asyncio.gather(work(), work())
-        await still_read(boxes, home)
+        await still_read(sandboxes, home)
     assert max(largest) < MEMORY_MOST
     assert [f"{trial.name}: {trial.longest_call:.0f} s" for trial in trials if trial.longest_call > CALL_WITHIN] == []
     assert children() == []
     return trials
 
 
-async def still_read(boxes: Boxes, home: Path) -> None:
+async def still_read(sandboxes: SandboxPool, home: Path) -> None:
     for extension in ("txt", "pdf", "docx", "png"):
         path = home / f"afterwards.{extension}"
         path.write_bytes(GOOD[extension]())
-        trial = await try_file(boxes, path)
+        trial = await try_file(sandboxes, path)
         assert trial.ready, trial.error
         assert "water" in trial.text.lower()
 
 
 def children() -> list[psutil.Process]:
-    """All below us but the server and the zygote, which are there for the whole run."""
-    return [child for child in psutil.Process().children(recursive=True) if is_box(child)]
+    """All below us but the database server and the fork server, which are there for the whole run."""
+    return [child for child in psutil.Process().children(recursive=True) if is_sandbox(child)]
 
 
-def is_box(process: psutil.Process) -> bool:
+def is_sandbox(process: psutil.Process) -> bool:
     try:
-        return "postgres" not in process.name() and "tests.zygote" not in " ".join(process.cmdline())
+        return "postgres" not in process.name() and "tests.fork_server" not in " ".join(process.cmdline())
     except psutil.NoSuchProcess:  # a zombie is one, too
         return False
 
@@ -132,6 +134,7 @@ def test_there_are_enough_of_them_and_each_has_its_name() -> None:
     assert {file.expect for file in hostile_files()} == {"ready", "failed", "either"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [pdfs, images, markup, mails], ids=named)
 def test_hostile_files_are_always_the_same(family: ModuleType) -> None:
     def digests() -> list[str]:
@@ -140,6 +143,7 @@ def test_hostile_files_are_always_the_same(family: ModuleType) -> None:
     assert digests() == digests()
 
 
+@pytest.mark.slow
 def test_write_files_stays_small(tmp_path: Path) -> None:
     written = write_files(tmp_path)
     assert sum(path.stat().st_size for path in written.values()) < 60_000_000

@@ -1,4 +1,4 @@
-"""One file through the boxes, as the pipeline does it: read it, then the first scanned pages, then what is inside of it."""
+"""One file through the sandboxes, as the pipeline does it: read it, then the first scanned pages, then what is inside of it."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -7,9 +7,10 @@ from time import monotonic
 from typing import Any, BinaryIO
 
 from penstock.errors import JobFailure
-from penstock.extraction import Boxes, Reading, Sink
-from penstock.extraction.reading import Gap, Page, decode_gap, decode_page
-from penstock.settings.model import LimitSettings
+from penstock.extraction import ExtractedDocument, SandboxPool
+from penstock.extraction.result import Gap, Page, decode_gap, decode_page
+from penstock.extraction.sandbox.exchange import Sink
+from penstock.settings.settings import LimitSettings
 
 OCR_PAGES = 2
 
@@ -22,7 +23,7 @@ class Trial:
     seconds: float = 0
     longest_call: float = 0
     error: BaseException | None = None
-    reading: Reading | None = None
+    reading: ExtractedDocument | None = None
     pages: list[Page] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     members: dict[str, int] = field(default_factory=dict)
@@ -41,11 +42,11 @@ class Trial:
         return [gap.reason for gap in self.gaps] + ([str(self.error)] if self.error else [])
 
 
-async def try_file(boxes: Boxes, path: Path) -> Trial:
+async def try_file(sandboxes: SandboxPool, path: Path) -> Trial:
     trial, began = Trial(path.name), monotonic()
     try:
         with path.open("rb") as file:
-            await _Attempt(boxes, file, trial).read()
+            await _Attempt(sandboxes, file, trial).read()
     except Exception as error:  # noqa: BLE001  what it is, the test asks
         trial.error = error
     trial.seconds = monotonic() - began
@@ -53,8 +54,8 @@ async def try_file(boxes: Boxes, path: Path) -> Trial:
 
 
 class _Attempt:
-    def __init__(self, boxes: Boxes, file: BinaryIO, trial: Trial) -> None:
-        self._boxes = boxes
+    def __init__(self, sandboxes: SandboxPool, file: BinaryIO, trial: Trial) -> None:
+        self._sandboxes = sandboxes
         self._file = file
         self._trial = trial
 
@@ -62,13 +63,13 @@ class _Attempt:
         began = monotonic()
         try:
             arguments["limits"] = LimitSettings().model_dump()
-            return await self._boxes.call(task, self._file, arguments, name=self._trial.name, sink=sink)
+            return await self._sandboxes.call(task, self._file, arguments, name=self._trial.name, sink=sink)
         finally:
             self._trial.longest_call = max(self._trial.longest_call, monotonic() - began)
 
     async def read(self) -> None:
         trial = self._trial
-        reading = Reading.decode(await self._call("read", name=trial.name))
+        reading = ExtractedDocument.decode(await self._call("read", name=trial.name))
         trial.reading, trial.pages, trial.gaps = reading, list(reading.pages), list(reading.gaps)
         for number in reading.scanned[:OCR_PAGES]:
             await self._ocr(number, reading.media_type)

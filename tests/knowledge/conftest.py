@@ -16,18 +16,17 @@ from penstock.documents import (
     find_collection,
     show_document,
 )
-from penstock.knowledge.extraction import Status, show_status
-from penstock.knowledge.facts import ShownFact, list_facts
-from penstock.knowledge.finding import FoundFacts, Question, find_facts
+from penstock.knowledge.facts.facts import FoundFacts, Question, ShownFact, find_facts, list_facts
+from penstock.knowledge.facts.runs import ExtractionStatus, show_status
 from penstock.operations import verify
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.search import CollectionRef
 from penstock.settings import DatabaseUrl
-from tests.knowledge.reader import reads
+from tests.knowledge.facts_model import reads
 from tests.models.chat import Chat, chatting
 
 
-class Study:
+class FactsReading:
     """Documents, and what was read in them."""
 
     def __init__(self, product: Product, chat: Chat) -> None:
@@ -59,14 +58,14 @@ class Study:
 
     async def extract(self, **options: Any) -> list[Any]:
         """Have all read that was not; what the jobs have returned."""
-        jobs = await self.product.extracting.ask(await self.collection(), **options)
+        jobs = await self.product.facts.ask(await self.collection(), **options)
         return [await self.product.app.result(job, timeout="30s") for job in jobs]
 
     async def facts(self, document: int) -> list[ShownFact]:
         return await self.product.app.database.pool.repeat(lambda session: list_facts(session, document, most=1000))
 
-    async def status(self) -> Status:
-        collection, digest = await self.collection(), self.product.extracting.plan.digest
+    async def status(self) -> ExtractionStatus:
+        collection, digest = await self.collection(), self.product.facts.config.digest
         return await self.product.app.database.pool.repeat(lambda session: show_status(session, collection, digest))
 
     async def find(self, question: str, **options: Any) -> FoundFacts:
@@ -84,7 +83,7 @@ class Study:
 
 
 @asynccontextmanager
-async def studying(url: DatabaseUrl, home: Path, chat: Chat | None, **settings: Any) -> AsyncIterator[Study]:
+async def studying(url: DatabaseUrl, home: Path, chat: Chat | None, **settings: Any) -> AsyncIterator[FactsReading]:
     llms = {"main": {"url": chat.url, "model": "gpt-tiny", "price_in": 1.0, "timeout": "5s"}} if chat else {}
     product = Product(database_url=url, home=home, pool={"size": 4}, **({"llms": llms} | settings))
     stop = asyncio.Event()
@@ -92,7 +91,7 @@ async def studying(url: DatabaseUrl, home: Path, chat: Chat | None, **settings: 
         await ensure_collection(product.app, "papers")
         work = asyncio.create_task(product.app.work(stop=stop, concurrency=product.slots, drain="1s"))
         try:
-            yield Study(product, chat or Chat())
+            yield FactsReading(product, chat or Chat())
         finally:
             stop.set()
             await work
@@ -106,7 +105,7 @@ async def chat() -> AsyncIterator[Chat]:
 
 
 @pytest.fixture
-async def study(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> AsyncIterator[Study]:
+async def study(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> AsyncIterator[FactsReading]:
     async with studying(database_url, tmp_path, chat) as made:
         yield made
         assert await made.violations() == []

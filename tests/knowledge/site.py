@@ -11,8 +11,8 @@ from typing import Any
 from aiohttp import web
 
 from penstock.documents import create_collection, find_collection, list_documents
-from penstock.knowledge.crawl import Crawl, CrawlPage, begin_crawl, list_crawl_pages, show_crawl
-from penstock.pipelines import Product
+from penstock.knowledge.crawl.crawl import Crawl, CrawlPage, begin_crawl, list_crawl_pages, show_crawl
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -87,6 +87,7 @@ async def test_each_ends_with_a_reason(database_url: DatabaseUrl, tmp_path: Path
         assert not [path for path in site.asked if path.startswith("/private")]
 
 
+@pytest.mark.slow
 async def test_the_links_of_one_page_are_bounded(database_url: DatabaseUrl, tmp_path: Path, site: Website) -> None:
     site.pages["/"] = html("", *(f"/{number}" for number in range(100_000)))
     async with visiting(database_url, tmp_path, site, links=40) as product:

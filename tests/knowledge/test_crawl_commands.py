@@ -11,7 +11,7 @@ from penstock.settings import DatabaseUrl
 from penstock.web import make_app
 from tests.knowledge.site import Website, begin, open_website, over, visiting
 from tests.processes import penstock
-from tests.web.serving import serving
+from tests.web.api_server import serving
 
 
 @pytest.fixture
@@ -51,6 +51,7 @@ async def test_the_command_works_by_itself(environ: dict[str, str], site: Websit
     assert (code, said.splitlines()[0]) == (0, sentence)
 
 
+@pytest.mark.slow
 async def test_the_command_leaves_it_to_a_worker(environ: dict[str, str], site: Website) -> None:
     code, said = await penstock("crawl", "--no-wait", site.url("/gone"), **environ)
     assert code == 0, said

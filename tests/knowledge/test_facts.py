@@ -10,23 +10,22 @@ import pytest
 from penstock.access import create_key
 from penstock.client import AsyncClient, NotFound, Unavailable
 from penstock.documents import create_collection, delete_document
-from penstock.knowledge import extraction, facts
-from penstock.knowledge.entities import list_entities
-from penstock.knowledge.extraction import Source
-from penstock.knowledge.finding import Question, find_facts
-from penstock.knowledge.quotes import Place
-from penstock.knowledge.reading import Fact, Thing
+from penstock.knowledge.facts import facts, runs
+from penstock.knowledge.facts.entities import list_entities
+from penstock.knowledge.facts.facts import Question, find_facts
+from penstock.knowledge.facts.runs import FactSource
+from penstock.knowledge.facts.validate import Fact, Place, Thing
 from penstock.operations import examine
 from penstock.search import CollectionRef
-from penstock.search.likeness import Likeness
+from penstock.search.row_vectors import RowVectors
 from penstock.settings import DatabaseUrl
 from penstock.web import make_app
-from tests.knowledge.conftest import Study, studying
-from tests.knowledge.reader import LETTER, reads
+from tests.knowledge.conftest import FactsReading, studying
+from tests.knowledge.facts_model import LETTER, reads
 from tests.models.chat import Chat, answers
+from tests.polling import until
 from tests.processes import start
-from tests.waiting import until
-from tests.web.serving import serving
+from tests.web.api_server import serving
 
 
 def made(number: int, **other: Any) -> Fact:
@@ -36,13 +35,13 @@ def made(number: int, **other: Any) -> Fact:
     return Fact(**(usual | {"confidence": 0.5, "things": [(thing, "about")]} | other))
 
 
-async def test_what_cannot_be_written_takes_nothing_with_it(study: Study) -> None:
+async def test_what_cannot_be_written_takes_nothing_with_it(study: FactsReading) -> None:
     """Three windows in one transaction, the second of which the database refuses."""
     document = await study.add("letter.txt", LETTER)
     vectors = await study.product.models.open("static").embed(["a statement"])
-    await Likeness("facts", "static").prepare(study.product.app.database, vectors.shape[1])
+    await RowVectors("facts", "static").prepare(study.product.app.database, vectors.shape[1])
     [row] = await study.rows("select live_id, collection_id from penstock.documents")
-    source = Source(document.id, row["live_id"], "default", row["collection_id"], "english", "static")
+    source = FactSource(document.id, row["live_id"], "default", row["collection_id"], "english", "static")
     batches = [
         facts.Batch(0, 0, [made(1)], vectors),
         facts.Batch(1, 1, [made(2, statement="x" * 1001)], vectors),
@@ -50,7 +49,7 @@ async def test_what_cannot_be_written_takes_nothing_with_it(study: Study) -> Non
         facts.Batch(3, 3, [made(4, statement="nul \0")], vectors),
     ]
     async with study.product.app.database.pool.transaction() as tx:
-        number = await extraction.begin(tx, source, "plan", "main", 1)
+        number = await runs.begin(tx, source, "plan", "main", 1)
         assert number is not None
         refused = await facts.stage(tx, source, number, batches)
     assert refused == {1: "CheckViolationError", 3: "CharacterNotInRepertoireError"}
@@ -95,7 +94,7 @@ async def test_no_connection_is_held_while_the_model_thinks(
     assert len(chat.asked) == done["windows"]
 
 
-async def test_many_at_once_share_their_entities(study: Study) -> None:
+async def test_many_at_once_share_their_entities(study: FactsReading) -> None:
     """Twelve documents about the same three things are read together, and four of them deleted meanwhile."""
     names = ("Ada Byron", "Grace Hopper", "Orchard Turbine Works")
     texts = [
@@ -103,7 +102,7 @@ async def test_many_at_once_share_their_entities(study: Study) -> None:
     ]
     documents = await asyncio.gather(*(study.add(f"{n}.txt", text) for n, text in enumerate(texts)))
     collection = await study.collection()
-    jobs = await study.product.extracting.ask(collection)
+    jobs = await study.product.facts.ask(collection)
     for document in documents[:4]:
         await delete_document(study.product.app, document.id)
     for job in jobs:
@@ -120,7 +119,7 @@ async def test_many_at_once_share_their_entities(study: Study) -> None:
     assert failed == []
 
 
-async def test_both_words_and_meaning_find_and_pages_fit_together(study: Study) -> None:
+async def test_both_words_and_meaning_find_and_pages_fit_together(study: FactsReading) -> None:
     text = " ".join(f"The gate number {n} is {n} m wide." for n in range(30)) + " The turbine turns slowly."
     await study.add("gates.txt", text)
     await study.extract()
@@ -129,16 +128,16 @@ async def test_both_words_and_meaning_find_and_pages_fit_together(study: Study) 
         await study.find("how wide is a gate", k=10, offset=10),
     )
     assert first.more
-    ids = [hit.fact.id for hit in [*first.hits, *second.hits]]
+    ids = [hit.id for hit in [*first.hits, *second.hits]]
     assert len(set(ids)) == 20
     assert [hit.score for hit in first.hits] == sorted((hit.score for hit in first.hits), reverse=True)
-    assert (await study.find("turbines that turned")).hits[0].fact.statement == "The turbine turns slowly.", "endings"
+    assert (await study.find("turbines that turned")).hits[0].statement == "The turbine turns slowly.", "endings"
     for nothing in ("", "  ", "\u200b", "&|!:*()<->"):
         await study.find(nothing)  # and is no error
     assert (await study.find("what does the rotor do")).hits, "a word that is not there still has a meaning"
 
 
-async def test_each_tenant_and_collection_has_its_own(study: Study) -> None:
+async def test_each_tenant_and_collection_has_its_own(study: FactsReading) -> None:
     await study.add("letter.txt", LETTER)
     await study.extract()
     app = study.product.app
@@ -156,7 +155,7 @@ async def test_each_tenant_and_collection_has_its_own(study: Study) -> None:
                 await anext(aiter(rival.facts.list(row["id"])))
 
 
-async def test_by_the_api_and_its_client(study: Study) -> None:
+async def test_by_the_api_and_its_client(study: FactsReading) -> None:
     document = await study.add("letter.txt", LETTER)
     async with (
         serving(make_app(study.product)) as port,
@@ -192,7 +191,7 @@ async def test_without_a_model_the_api_says_503(database_url: DatabaseUrl, tmp_p
         assert (await client.facts.status("papers")).documents == 0
 
 
-async def command(study: Study, *arguments: str, code: int = 0) -> str:
+async def command(study: FactsReading, *arguments: str, code: int = 0) -> str:
     settings = study.product.settings
     assert settings.database_url is not None
     environ = {"PENSTOCK_DATABASE_URL": settings.database_url.reveal(), "PENSTOCK_HOME": str(settings.home)}
@@ -203,7 +202,8 @@ async def command(study: Study, *arguments: str, code: int = 0) -> str:
         return program.printed
 
 
-async def test_by_command(study: Study) -> None:
+@pytest.mark.slow
+async def test_by_command(study: FactsReading) -> None:
     document = await study.add("letter.txt", LETTER)
     study.chat.next.append(answers("not JSON"))
     study.chat.next.append(answers("not JSON either"))

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.memos.keeper import Keeper
+from tests.memos.memo_model import MemoModel
 from tests.models.chat import Chat, chatting
 
 
@@ -15,5 +15,5 @@ async def chat() -> AsyncIterator[Chat]:
 
 
 @pytest.fixture
-async def keeper(chat: Chat) -> Keeper:
-    return Keeper(chat)
+async def memo_model(chat: Chat) -> MemoModel:
+    return MemoModel(chat)

@@ -3,23 +3,23 @@
 from pathlib import Path
 
 from penstock.settings import DatabaseUrl
-from tests.memos.keeper import Keeper, memo, product_of, read, say, working
+from tests.memos.memo_model import MemoModel, memo, product_of, read, say, working
 from tests.models.chat import refuses
 from tests.processes import penstock
 
 
-async def test_what_is_there_and_what_failed(database_url: DatabaseUrl, tmp_path: Path, keeper: Keeper) -> None:
+async def test_what_is_there_and_what_failed(database_url: DatabaseUrl, tmp_path: Path, memo_model: MemoModel) -> None:
     environ = {"PENSTOCK_DATABASE_URL": database_url.reveal(), "PENSTOCK_HOME": str(tmp_path)}
     assert await penstock("streams", **environ) == (
         0,
         "There is no stream: POST /api/streams/NAME/messages makes one.\n",
     )
-    keeper.judge = lambda older, newer: "contradicts"
-    keeper.find = lambda lines: [memo(line) for line in lines]
-    async with product_of(database_url, tmp_path, keeper.chat) as product, working(product):
+    memo_model.judge = lambda older, newer: "contradicts"
+    memo_model.find = lambda lines: [memo(line) for line in lines]
+    async with product_of(database_url, tmp_path, memo_model.chat) as product, working(product):
         await say(product, "mill", "The sluice gate is made of oak.", "The sluice gate is\x1b[31m made of steel.")
         await read(product)
-        keeper.chat.usual = refuses(400)
+        memo_model.chat.usual = refuses(400)
         await say(product, "ferry", "The ferry is green.")
         await read(product)
     code, said = await penstock("streams", **environ)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import astuple
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,16 @@ from typing import Any
 import pytest
 
 from penstock.database import Database, Statement
-from penstock.documents import Message as Brought
+from penstock.documents import SourceMessage
 from penstock.errors import BadSetting, BadValue, QueueFull, Refused, WrongState
 from penstock.memos import Message, Posted, find_stream, list_streams, post
 from penstock.memos.batch import read_batch
 from penstock.memos.batch import sql as batch_sql
-from penstock.memos.message import ID_MAX, TEXT_MAX, read_payload
-from penstock.memos.streams import sql
+from penstock.memos.streams import ID_MAX, TEXT_MAX, read_payload, sql
 from penstock.operations import examine
 from penstock.settings import DatabaseUrl, load_settings
 from penstock.settings.memos import MemoSettings
-from tests.memos.keeper import Keeper, memos_of, product_of, read, rows, say, until, working
+from tests.memos.memo_model import MemoModel, memos_of, product_of, read, rows, say, until, working
 
 
 async def put(database: Database, *messages: Message, most: int = 100, name: str = "mill") -> Posted:
@@ -32,9 +32,9 @@ async def test_the_same_message_again_is_the_same(database: Database) -> None:
     first = await put(
         database, Message("a", "hello", "Ann", at), Message("b", "you", "Bob"), Message("a", "hello", "Ann", at)
     )
-    assert first.messages == [("a", 1, True), ("b", 2, True)]
+    assert [astuple(each) for each in first.messages] == [("a", 1, True), ("b", 2, True)]
     again = await put(database, Message("b", "you", "Bob"), Message("c", "more"), Message("a", "hello", "Ann", at))
-    assert again.messages == [("b", 2, False), ("c", 3, True), ("a", 1, False)]
+    assert [astuple(each) for each in again.messages] == [("b", 2, False), ("c", 3, True), ("a", 1, False)]
     assert (again.new, again.waiting) == (1, 3)
     for other in (Message("a", "hello!", "Ann", at), Message("a", "hello", "Bob", at), Message("a", "hello", "Ann")):
         with pytest.raises(WrongState, match="'a' with other content"):
@@ -51,7 +51,7 @@ async def test_many_at_once_have_numbers_without_gaps(database: Database) -> Non
         *(put(database, *(Message(f"{(n + m) % 30}", f"text {(n + m) % 30}") for m in range(5))) for n in range(20))
     )
     assert sum(posted.new for posted in done) == 24
-    numbers = {key: number for posted in done for key, number, _ in posted.messages}
+    numbers = {each.message_id: each.number for posted in done for each in posted.messages}
     assert sorted(numbers.values()) == list(range(1, 25))
 
 
@@ -99,7 +99,7 @@ async def test_a_batch_is_bounded_by_messages_and_by_characters(database: Databa
     after, found = 0, []
     while after < posted.waiting:
         batch = await database.pool.repeat(
-            lambda session, after=after: read_batch(session, posted.stream, after, chosen, "main")  # type: ignore[misc]
+            lambda session, after=after: read_batch(session, posted.stream_id, after, chosen, "main")  # type: ignore[misc]
         )
         assert batch is not None
         found.append([line[0] for line in batch["lines"]])
@@ -115,16 +115,19 @@ async def test_a_batch_is_bounded_by_messages_and_by_characters(database: Databa
 # -- a source ---------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_source_brings_messages(database_url: DatabaseUrl, tmp_path: Path, keeper: Keeper) -> None:
+async def test_a_source_brings_messages(database_url: DatabaseUrl, tmp_path: Path, memo_model: MemoModel) -> None:
     """Each once, in the transaction that takes it; what cannot be used is a dead letter."""
     source = {"type": "webhook", "secret": "s", "makes": "memo"}
-    async with product_of(database_url, tmp_path, keeper.chat, sources={"chat": source}) as product, working(product):
+    async with (
+        product_of(database_url, tmp_path, memo_model.chat, sources={"chat": source}) as product,
+        working(product),
+    ):
         said = {"stream": "mill", "author": "Ann", "text": "The gate is of oak.", "at": "2026-11-17T18:00:00"}
-        good, bare = Brought("a", said), Brought("b", {"text": "The weir leaks."})
+        good, bare = SourceMessage("a", said), SourceMessage("b", {"text": "The weir leaks."})
         bad = [
-            Brought("c", {"stream": "mill"}),
-            Brought("d", said | {"stream": "a/b"}),
-            Brought("e", said | {"at": "today"}),
+            SourceMessage("c", {"stream": "mill"}),
+            SourceMessage("d", said | {"stream": "a/b"}),
+            SourceMessage("e", said | {"at": "today"}),
         ]
         await product.inbox.receive("chat", [good, bare, *bad])
         await until(product, "select 1 where not exists (select from penstock.inbox where state = 'waiting')")
@@ -150,7 +153,7 @@ async def test_a_source_brings_messages(database_url: DatabaseUrl, tmp_path: Pat
         )
         [row] = await rows(product, "select * from penstock.messages where message_id = 'a'")
         assert (row["author"], row["at"]) == ("Ann", datetime(2026, 11, 17, 18, tzinfo=UTC))
-        changed = Brought("a", said | {"text": "The gate is of steel."})
+        changed = SourceMessage("a", said | {"text": "The gate is of steel."})
         await product.inbox.receive("chat", [changed])
         failed = "select error ->> 'message' as said from penstock.inbox where message_id = 'a' and state = 'failed'"
         found = await until(product, failed)

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from penstock.errors import BadSetting
-from penstock.models import LocalModel, Models, open_model
-from penstock.models.embed import BATCH
+from penstock.models import Models, open_model
+from penstock.models.embed import BATCH, LocalModel
 
 
 class Slow:

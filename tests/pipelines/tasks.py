@@ -1,4 +1,4 @@
-"""Tasks of a box for these tests: OCR that dies of one page."""
+"""Tasks of a sandbox for these tests: OCR that dies of one page."""
 
 import os
 import signal

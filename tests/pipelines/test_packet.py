@@ -1,83 +1,28 @@
 """Packets: many documents become one PDF, and are found each by itself, on the pages of both."""
 
 import asyncio
-import io
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pikepdf
 import pytest
 
 from penstock.documents import (
-    Accepted,
-    Document,
-    Upload,
     delete_document,
     list_documents,
-    show_document,
 )
-from penstock.documents.packet import Sourced
 from penstock.documents.packets import show_packets
-from penstock.documents.wish import make_wish
-from penstock.extraction.box.boxes import TASKS
-from penstock.pipelines import Product
-from penstock.search import CollectionRef, Query, find
+from penstock.extraction.sandbox.pool import TASKS
 from penstock.settings import DatabaseUrl
-from tests.pipelines.test_document import ROOT, rows, scan, working
+from tests.pipelines.packets import COVER, PART_A, PART_B, accept, search, until_over
+from tests.product_with_worker import product_with_worker, rows
+from tests.sample_documents import pdf, scan
 
-COVER = "COVER SHEET\n\nPacket of the mill\nTo: the board\nFrom: the miller\nPages: 4\n"
-PART_A = "PART A\n\nThe applicant repairs the sluice gate of the upper mill.\n"
-PART_B = "PART B\n\nThe turbine was inspected, and the bearing is worn.\n"
-
-
-async def accept(product: Product, name: str, files: dict[str, bytes], **options: Any) -> Accepted:
-    async def pieces(content: bytes) -> AsyncIterator[bytes]:
-        yield content
-
-    [collection] = [
-        row["id"] for row in await rows(product, "select id from penstock.collections where name = 'papers'")
-    ]
-    upload = Upload("papers", name, pieces(b""), replace=options.pop("replace", False), metadata={"case": 7})
-    wish = make_wish(upload, "default", collection, served=True)
-    sourced = [Sourced(each, await product.store.write(pieces(content), most=2**30)) for each, content in files.items()]
-    return await product.packets.accept(wish, sourced, **options)
-
-
-async def until_over(product: Product, document: int) -> Document:
-    async with asyncio.timeout(90):
-        while True:
-            shown = await show_document(product.app, document)
-            if shown.is_over:
-                return shown
-            await asyncio.sleep(0.05)
-
-
-def pdf(*texts: str) -> bytes:
-    """A PDF with a page for each text."""
-    made = pikepdf.new()
-    for text in texts:
-        page = made.add_blank_page(page_size=(595, 842))
-        font = pikepdf.Dictionary(Type=pikepdf.Name.Font, Subtype=pikepdf.Name.Type1, BaseFont=pikepdf.Name.Helvetica)
-        page.Resources = pikepdf.Dictionary(Font=pikepdf.Dictionary(F1=font))
-        lines = "".join(f"({line}) Tj 0 -16 Td " for line in text.splitlines())
-        page.Contents = made.make_stream(f"BT /F1 12 Tf 60 780 Td {lines} ET".encode())
-    out = io.BytesIO()
-    made.save(out)
-    return out.getvalue()
-
-
-async def search(product: Product, text: str) -> list[Any]:
-    [row] = await rows(product, "select id, model, search_language from penstock.collections where name = 'papers'")
-    ref = CollectionRef(row["id"], row["model"], row["search_language"])
-    return list((await find(product.app.database, product.models, Query(text, [ref], mode="words"))).hits)
-
-
+ROOT = Path(__file__).parents[2]
 FILES = {"cover.txt": COVER.encode(), "a.pdf": pdf(PART_A, PART_A + "More of it."), "b.md": PART_B.encode()}
 
 
 async def test_a_packet_is_merged_found_and_told_apart(database_url: DatabaseUrl, tmp_path: Path) -> None:
-    async with working(database_url, tmp_path) as product:
+    async with product_with_worker(database_url, tmp_path) as product:
         accepted = await accept(product, "mill/42", FILES)
         shown = await until_over(product, accepted.id)
         assert (shown.status, shown.pages, shown.chunks, shown.media_type) == ("ready", 4, 0, "application/pdf"), shown
@@ -114,7 +59,7 @@ async def test_a_packet_is_merged_found_and_told_apart(database_url: DatabaseUrl
 async def test_a_document_that_cannot_be_read_is_a_gap_or_the_end(
     database_url: DatabaseUrl, tmp_path: Path, require_all: bool
 ) -> None:
-    async with working(database_url, tmp_path) as product:
+    async with product_with_worker(database_url, tmp_path) as product:
         files = {"a.txt": PART_A.encode(), "broken.pdf": b"%PDF-1.7 and no more", "virus.pdf": b"MZ\x90\0" + bytes(200)}
         accepted = await accept(product, "42", files, require_all=require_all)
         shown = await until_over(product, accepted.id)
@@ -136,7 +81,7 @@ async def test_a_document_that_cannot_be_read_is_a_gap_or_the_end(
 
 
 async def test_a_packet_of_nothing_readable_fails_with_its_reasons(database_url: DatabaseUrl, tmp_path: Path) -> None:
-    async with working(database_url, tmp_path) as product:
+    async with product_with_worker(database_url, tmp_path) as product:
         accepted = await accept(product, "42", {"x.bin": bytes(500)})
         shown = await until_over(product, accepted.id)
         assert shown.status == "failed"
@@ -146,7 +91,7 @@ async def test_a_packet_of_nothing_readable_fails_with_its_reasons(database_url:
 async def test_the_same_again_changes_nothing_and_another_list_is_the_next_version(
     database_url: DatabaseUrl, tmp_path: Path
 ) -> None:
-    async with working(database_url, tmp_path) as product:
+    async with product_with_worker(database_url, tmp_path) as product:
         first = await accept(product, "42", FILES)
         await until_over(product, first.id)
         again = await accept(product, "42", FILES, replace=True)
@@ -164,9 +109,9 @@ async def test_the_same_again_changes_nothing_and_another_list_is_the_next_versi
 
 
 async def test_scanned_pages_are_spread_and_resumed(database_url: DatabaseUrl, tmp_path: Path) -> None:
-    async with working(database_url, tmp_path) as product:
-        product.boxes._tasks = TASKS | {"ocr": "tests.pipelines.tasks:ocr"}
-        product.boxes._paths = [str(ROOT)]
+    async with product_with_worker(database_url, tmp_path) as product:
+        product.sandboxes._tasks = TASKS | {"ocr": "tests.pipelines.tasks:ocr"}
+        product.sandboxes._paths = [str(ROOT)]
         accepted = await accept(product, "42", {"scan.tif": scan(20), "a.txt": PART_A.encode()})
         shown = await until_over(product, accepted.id)
         assert (shown.status, shown.pages) == ("ready", 20), "page 3 kills its child, and is a gap"
@@ -178,7 +123,7 @@ async def test_scanned_pages_are_spread_and_resumed(database_url: DatabaseUrl, t
 
 
 async def test_deleting_a_packet_deletes_its_documents(database_url: DatabaseUrl, tmp_path: Path) -> None:
-    async with working(database_url, tmp_path) as product:
+    async with product_with_worker(database_url, tmp_path) as product:
         accepted = await accept(product, "42", FILES)
         await until_over(product, accepted.id)
         await delete_document(product.app, accepted.id)

@@ -9,17 +9,18 @@ from typing import Any
 import pikepdf
 import pytest
 
-from penstock.documents import Message, create_collection, list_documents, show_document
+from penstock.documents import SourceMessage, create_collection, list_documents, show_document
 from penstock.documents.manifest import DIGEST
 from penstock.documents.packets import ShownPacket, show_packets
 from penstock.errors import BadValue
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
 from tests.fetch.site import open_site, reply
 from tests.hostile.pdf_pieces import document, packed
-from tests.pipelines.test_document import rows, working
-from tests.pipelines.test_message import SOURCE, taking, until_settled
-from tests.pipelines.test_packet import PART_A, accept, pdf, search, until_over
+from tests.pipelines.packets import PART_A, accept, search, until_over
+from tests.product_with_source import SOURCE, product_with_source, until_settled
+from tests.product_with_worker import product_with_worker, rows
+from tests.sample_documents import pdf
 
 TREE = b"<</Type/Pages/Count %d/Kids[%s]>>"
 MANY = 10_000
@@ -66,7 +67,7 @@ async def shown(product: Product, number: int) -> ShownPacket:
 
 
 async def test_what_cannot_be_read_is_a_gap_with_a_sentence(database_url: DatabaseUrl, tmp_path: Path) -> None:
-    async with working(database_url, tmp_path) as product:
+    async with product_with_worker(database_url, tmp_path) as product:
         number = (await accept(product, "mixed", {name: content for name, (content, _) in DOCUMENTS.items()})).id
         over = await until_over(product, number)
         assert over.status == "ready", over.error
@@ -91,9 +92,9 @@ async def test_what_cannot_be_read_is_a_gap_with_a_sentence(database_url: Databa
 
 
 async def test_one_name_many_times_is_many_documents(database_url: DatabaseUrl, tmp_path: Path) -> None:
-    async with taking(database_url, tmp_path, makes="packet") as product:
+    async with product_with_source(database_url, tmp_path, makes="packet") as product:
         documents = [{"name": "scan.txt", "content": text(f"The weir of {wood}.")} for wood in ("oak", "ash", "oak")]
-        await product.inbox.receive("orders", [Message("a", {"documents": documents})])
+        await product.inbox.receive("orders", [SourceMessage("a", {"documents": documents})])
         [row] = await until_settled(product)
         packet = await shown(product, row["document_id"])
         assert [(each.name, each.first_page, each.status) for each in packet.documents] == [
@@ -131,9 +132,9 @@ LETTERS: dict[str, tuple[dict[str, Any], str]] = {
 
 async def test_a_malformed_message_is_a_dead_letter(database_url: DatabaseUrl, tmp_path: Path) -> None:
     """After one attempt, with its sentence; those beside it become packets."""
-    async with taking(database_url, tmp_path, makes="packet") as product:
-        bad = [Message(number, payload) for number, (payload, _) in LETTERS.items()]
-        await product.inbox.receive("orders", [*bad, Message("fine", {"documents": [GOOD]})])
+    async with product_with_source(database_url, tmp_path, makes="packet") as product:
+        bad = [SourceMessage(number, payload) for number, (payload, _) in LETTERS.items()]
+        await product.inbox.receive("orders", [*bad, SourceMessage("fine", {"documents": [GOOD]})])
         found = {row["message_id"]: row for row in await until_settled(product)}
         assert found.pop("fine")["state"] == "taken"
         for number, (_, said) in LETTERS.items():
@@ -145,14 +146,14 @@ async def test_a_malformed_message_is_a_dead_letter(database_url: DatabaseUrl, t
 
 
 async def test_a_document_that_cannot_be_had_is_a_gap(database_url: DatabaseUrl, tmp_path: Path) -> None:
-    async with taking(database_url, tmp_path, makes="packet") as product:
+    async with product_with_source(database_url, tmp_path, makes="packet") as product:
         lost = [
             {"name": "not\0base64 \ud800", "content": "?!"},
             {"name": "forbidden", "url": "http://127.0.0.1/x"},
             {"name": "no bucket", "blob": "k"},
             {"name": "gone", DIGEST: "00" * 32},
         ]
-        await product.inbox.receive("orders", [Message("a", {"documents": [*lost, GOOD]})])
+        await product.inbox.receive("orders", [SourceMessage("a", {"documents": [*lost, GOOD]})])
         [row] = await until_settled(product)
         packet = await shown(product, row["document_id"])
         assert [each.status for each in packet.documents] == ["missing"] * 4 + ["ready"]
@@ -162,7 +163,7 @@ async def test_a_document_that_cannot_be_had_is_a_gap(database_url: DatabaseUrl,
 
 
 async def test_bytes_that_vanish_are_a_gap(database_url: DatabaseUrl, tmp_path: Path) -> None:
-    async with working(database_url, tmp_path) as product:
+    async with product_with_worker(database_url, tmp_path) as product:
         await product.app.pause(queue="documents")
         number = (await accept(product, "torn", {"a.txt": b"The weir is of oak.", "b.txt": b"The weir is of ash."})).id
         [row] = await rows(
@@ -182,7 +183,7 @@ async def test_more_pages_than_a_document_may_have_fail_with_a_sentence(
     database_url: DatabaseUrl, tmp_path: Path
 ) -> None:
     """A packet is a document: all of its pages count."""
-    async with working(database_url, tmp_path, limits={"pages": 5}) as product:
+    async with product_with_worker(database_url, tmp_path, limits={"pages": 5}) as product:
         number = (await accept(product, "long", {f"{name}.pdf": pdf("a", "b", "c") for name in "ab"})).id
         over = await until_over(product, number)
         assert over.status == "failed"
@@ -205,9 +206,9 @@ async def test_what_one_of_several_fetches_raises_keeps_its_class(database_url: 
         site.pages = {"/a.txt": reply(b"The weir is of oak."), "/b.txt": reply(status="503 Busy")}
         settings = {"fetch": {"ports": str(site.port), "private": "127.0.0.1"}, "packet": {"fetch_at_once": 1}}
         source = {"sources": {"orders": SOURCE | {"makes": "packet"}}}
-        async with working(database_url, tmp_path, **settings, **source) as product:
+        async with product_with_worker(database_url, tmp_path, **settings, **source) as product:
             documents = [{"url": site.url(f"/{name}.txt")} for name in "ab"]
-            await product.inbox.receive("orders", [Message("a", {"documents": documents})])
+            await product.inbox.receive("orders", [SourceMessage("a", {"documents": documents})])
             later = "select error ->> 'type' as type, error ->> 'step' as step from penstock.jobs where state = 'later'"
             async with asyncio.timeout(20):
                 while not (failed := await rows(product, later)):  # noqa: ASYNC110  no event for SQL

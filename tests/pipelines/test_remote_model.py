@@ -9,13 +9,13 @@ import aiohttp
 from aiohttp import web
 
 from penstock.documents import change_collection, list_documents
-from penstock.engine.permits import close_breaker
-from penstock.pipelines import Product
+from penstock.engine.limits.exchange import close_breaker
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
 from penstock.web import make_app
 from tests.models.endpoint import Server, serve
-from tests.pipelines.test_document import prepare, rows, working
-from tests.web.serving import serving
+from tests.product_with_worker import prepare, product_with_worker, rows
+from tests.web.api_server import serving
 
 
 def far(server: Server) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def far(server: Server) -> dict[str, Any]:
 
 
 async def test_documents_and_questions_go_to_the_model(database_url: DatabaseUrl, tmp_path: Path) -> None:
-    async with serve() as server, working(database_url, tmp_path, models=far(server)) as product:
+    async with serve() as server, product_with_worker(database_url, tmp_path, models=far(server)) as product:
         await change_collection(product.app, "papers", model="far")
         document = await prepare(product, "gate.txt", b"The gate is made of oak.")
         assert document.status == "ready"
@@ -42,7 +42,7 @@ async def test_documents_and_questions_go_to_the_model(database_url: DatabaseUrl
 
 
 async def test_a_model_that_is_away_is_asked_again(database_url: DatabaseUrl, tmp_path: Path) -> None:
-    async with serve() as server, working(database_url, tmp_path, models=far(server)) as product:
+    async with serve() as server, product_with_worker(database_url, tmp_path, models=far(server)) as product:
 
         async def not_yet(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
             server.reply = server.well
@@ -57,7 +57,7 @@ async def test_a_model_that_is_away_is_asked_again(database_url: DatabaseUrl, tm
 
 async def test_an_outage_of_the_model_costs_a_document_no_try(database_url: DatabaseUrl, tmp_path: Path) -> None:
     """It has 3 retries, and outlasts more failures than that; meanwhile it is processing."""
-    async with serve() as server, working(database_url, tmp_path, models=far(server)) as product:
+    async with serve() as server, product_with_worker(database_url, tmp_path, models=far(server)) as product:
         await change_collection(product.app, "papers", model="far")
         server.says(500)
         preparing = asyncio.create_task(prepare(product, "gate.txt", b"The gate is made of oak."))

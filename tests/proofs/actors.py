@@ -4,27 +4,26 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.engine.chores import rescue
-from penstock.engine.chores import sql as chores_sql
-from penstock.engine.family import cancel_trees
+from penstock.engine.children import cancel_trees
+from penstock.engine.claim import Claimer
 from penstock.engine.fleet import sql as fleet_sql
-from penstock.engine.job import Job
-from penstock.engine.lanes import Claimer
-from penstock.engine.limits import Limit, Limits
-from penstock.engine.outcome import Done, Outcome
-from penstock.engine.permits import Allotments
-from penstock.engine.redrive import make_ready
+from penstock.engine.inspect.dead_letters import make_ready
+from penstock.engine.job import Done, Job, Outcome
+from penstock.engine.limits.declare import Limit, Limits
+from penstock.engine.limits.exchange import Limiters
+from penstock.engine.maintenance import rescue
+from penstock.engine.maintenance import sql as chores_sql
 from penstock.engine.scheduler import tick
-from penstock.engine.settler import Settled, settle
+from penstock.engine.settle import Settlement, settle
 from penstock.errors import LeaseLost
-from tests.engine.conftest import Shop
-from tests.proofs.explore import Stage
-from tests.proofs.stepping import Play, Seat
+from tests.engine.conftest import JobQueue
+from tests.proofs.explore import ProofDatabase
+from tests.proofs.stepped_session import Play, Seat
 
 
-def shop_of(seat: Seat) -> Shop:
+def shop_of(seat: Seat) -> JobQueue:
     """A shop that does everything on the actor's connection."""
-    return Shop(SimpleNamespace(pool=seat.pool))  # type: ignore[arg-type]
+    return JobQueue(SimpleNamespace(pool=seat.pool))  # type: ignore[arg-type]
 
 
 def again_of(job: Job, attempt: int) -> Job:
@@ -44,21 +43,21 @@ def in_turn(*plays: Play) -> Play:
 # -- a worker -------------------------------------------------------------------------------------------------------
 
 
-def claims(stage: Stage, worker: int, slots: int = 1) -> Play:
+def claims(proof_database: ProofDatabase, worker: int, slots: int = 1) -> Play:
     """Look for lanes, and take from them: the numbers and attempts."""
 
     async def play(seat: Seat) -> list[tuple[int, int]]:
-        claimer = Claimer(stage.shop.database, stage.shop.lanes, worker)
+        claimer = Claimer(proof_database.job_queue.database, proof_database.job_queue.lanes, worker)
         claimer._own = seat.session
         return [(job.id, job.attempt) for job in await claimer.claim({"default": slots})]
 
     return play
 
 
-def claims_suspect(stage: Stage, worker: int) -> Play:
+def claims_suspect(proof_database: ProofDatabase, worker: int) -> Play:
     async def play(seat: Seat) -> int | None:
         """The new attempt."""
-        claimer = Claimer(stage.shop.database, stage.shop.lanes, worker)
+        claimer = Claimer(proof_database.job_queue.database, proof_database.job_queue.lanes, worker)
         claimer._own = seat.session
         job = await claimer.claim_suspect(["default"])
         return None if job is None else job.attempt
@@ -71,7 +70,7 @@ def settles(worker: int, *jobs: Job, outcome: Outcome | None = None) -> Play:
 
     async def play(seat: Seat) -> set[int]:
         async with seat.pool.transaction() as tx:
-            return await settle(tx, worker, [Settled(job, outcome or Done(), 0.1) for job in jobs])
+            return await settle(tx, worker, [Settlement(job, outcome or Done(), 0.1) for job in jobs])
 
     return play
 
@@ -120,11 +119,11 @@ def exchanges(worker: int, permits: int) -> Play:
     async def play(seat: Seat) -> int:
         limits = Limits()
         limits.declare(Limit("llm", permits))
-        allotments = Allotments(limits)
-        allotments._worker_id = worker
-        allotments["llm"].short = True
-        await allotments.exchange(seat.session)
-        return allotments["llm"].cap
+        limiters = Limiters(limits)
+        limiters._worker_id = worker
+        limiters["llm"].short = True
+        await limiters.exchange(seat.session)
+        return limiters["llm"].cap
 
     return play
 
@@ -154,7 +153,7 @@ def declares_gone() -> Play:
 
 def promotes() -> Play:
     async def play(seat: Seat) -> int:
-        return len(await chores_sql.promote_jobs(seat.session, bite=500))
+        return len(await chores_sql.promote_jobs(seat.session, batch=500))
 
     return play
 
@@ -180,7 +179,7 @@ def cancels(*numbers: int) -> Play:
 
 
 def redrives(*numbers: int) -> Play:
-    """One stage of `app.redrive`."""
+    """One step of `app.redrive`."""
 
     async def play(seat: Seat) -> None:
         async with shop_of(seat).database.pool.transaction() as tx:

@@ -1,21 +1,21 @@
-"""A stage on the test's own database."""
+"""The database of an exploration, on the test's own database."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
 from penstock.database import Database
-from tests.engine.conftest import Shop
-from tests.proofs.explore import Stage
+from tests.engine.conftest import JobQueue
+from tests.proofs.explore import ProofDatabase
 
 
 @pytest.fixture
-async def stage(database: Database) -> AsyncIterator[Stage]:
-    shop = Shop(database)
-    stage = Stage(shop)
-    await stage.open()
+async def proof_database(database: Database) -> AsyncIterator[ProofDatabase]:
+    job_queue = JobQueue(database)
+    proof_database = ProofDatabase(job_queue)
+    await proof_database.open()
     try:
-        yield stage
+        yield proof_database
     finally:
-        await stage.close()
-        shop.close()
+        await proof_database.close()
+        job_queue.close()

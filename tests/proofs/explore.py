@@ -5,8 +5,8 @@ for its turn. The exploration lets one actor do one statement at a time, and wal
 schedule starts from the same rows. A statement that waits for another actor's lock, by `pg_blocking_pids`, leaves its
 actor blocked until somebody else's step frees it. If nobody can go on, that is a deadlock.
 
-    await stage.keep()
-    explored = await explore(stage, {"claim": claim, "settle": settle})
+    await proof_database.keep()
+    explored = await explore(proof_database, {"claim": claim, "settle": settle})
     assert explored.schedules == 126
 
 After every step, what is committed must satisfy the invariants (holding.py); after every schedule `check` may ask for more. The
@@ -23,13 +23,13 @@ from typing import Any
 import asyncpg
 
 from penstock.database import Database, Pool, Session
-from tests.engine.conftest import Shop
-from tests.proofs.holding import violations
-from tests.proofs.stepping import SAVEPOINTS, Actor, Play, Seat, Step, SteppedSession
+from tests.engine.conftest import JobQueue
+from tests.proofs.all_invariants import violations
+from tests.proofs.stepped_session import SAVEPOINTS, Actor, Play, Seat, Step, SteppedSession
 
 LOOK_EVERY = 0.001  # seconds between looks at who waits for whom, while a statement has not come back
 
-STAGE = """
+PROOF_SCHEMA = """
 create schema proofs;
 create table proofs.effects (job bigint not null, attempt int not null);
 -- A clock that stands still: an exploration takes as long as it takes, and no lease ends by that.
@@ -58,18 +58,18 @@ class Violation(AssertionError):
     """What went wrong, and the schedule that shows it."""
 
 
-class Stage:
+class ProofDatabase:
     """A database with a clock that stands still, rows to start from, and a seat for each actor."""
 
-    def __init__(self, shop: Shop) -> None:
-        self.shop = shop
+    def __init__(self, job_queue: JobQueue) -> None:
+        self.job_queue = job_queue
         self._seats: list[Seat] = []
         self._reset = ""
         self._observer: Session | None = None
 
     async def open(self) -> None:
-        self._observer = await self.shop.database.direct("observer")
-        await self._observer.execute(STAGE)
+        self._observer = await self.job_queue.database.direct("observer")
+        await self._observer.execute(PROOF_SCHEMA)
 
     async def close(self) -> None:
         for seat in self._seats:
@@ -84,7 +84,7 @@ class Stage:
 
     async def seats(self, count: int) -> list[Seat]:
         while len(self._seats) < count:
-            self._seats.append(await _make_seat(self.shop.database))
+            self._seats.append(await _make_seat(self.job_queue.database))
         return self._seats[:count]
 
     async def keep(self) -> None:
@@ -100,9 +100,10 @@ class Stage:
         await self.observer.execute("drop schema if exists kept cascade; create schema kept")
         resets = []
         for table in tables:
-            await self.observer.execute(f"create table kept.{table['short']} as table {table['name']}")
-            filled = await self.observer.fetchval(f"select exists (select from kept.{table['short']})")
             resets.append(f"delete from {table['name']}")
+            filled = await self.observer.fetchval(f"select exists (select from {table['name']})")
+            if filled or table["short"] == "jobs":  # which the invariants read, also when there are none
+                await self.observer.execute(f"create table kept.{table['short']} as table {table['name']}")
             if filled:
                 resets.append(f"insert into {table['name']} overriding system value table kept.{table['short']}")
         self._reset = "; ".join(resets)
@@ -181,7 +182,11 @@ Check = Callable[[Session, Mapping[str, Any]], Awaitable[None]]
 
 
 async def explore(
-    stage: Stage, plays: Mapping[str, Play], *, check: Check | None = None, unstepped: Collection[str] = SAVEPOINTS
+    proof_database: ProofDatabase,
+    plays: Mapping[str, Play],
+    *,
+    check: Check | None = None,
+    unstepped: Collection[str] = SAVEPOINTS,
 ) -> Explored:
     """Run all schedules. Raises Violation at the first that breaks an invariant, fails in an actor, or cannot end.
 
@@ -191,7 +196,7 @@ async def explore(
     explored = Explored(tuple(plays))
     path: list[Choice] = []
     while True:
-        await _run_schedule(stage, plays, path, explored, check, unstepped)
+        await _run_schedule(proof_database, plays, path, explored, check, unstepped)
         explored.schedules += 1
         while path and path[-1].taken == len(path[-1].options) - 1:
             path.pop()
@@ -204,22 +209,22 @@ async def explore(
 
 
 async def _run_schedule(
-    stage: Stage,
+    proof_database: ProofDatabase,
     plays: Mapping[str, Play],
     path: list[Choice],
     explored: Explored,
     check: Check | None,
     unstepped: Collection[str],
 ) -> None:
-    await stage.reset()
-    seats = await stage.seats(len(plays))
+    await proof_database.reset()
+    seats = await proof_database.seats(len(plays))
     actors = {name: Actor(name, play, seat, unstepped) for (name, play), seat in zip(plays.items(), seats, strict=True)}
-    run = Run(stage, actors, path, explored)
+    run = Run(proof_database, actors, path, explored)
     try:
         await run.to_its_end()
         answers = {name: actor.task.result() for name, actor in actors.items()}
         if check is not None:
-            await check(stage.observer, answers)
+            await check(proof_database.observer, answers)
     except Violation:
         raise
     except Exception as error:
@@ -238,8 +243,10 @@ async def _run_schedule(
 class Run:
     """One schedule on its way."""
 
-    def __init__(self, stage: Stage, actors: dict[str, Actor], path: list[Choice], explored: Explored) -> None:
-        self._stage = stage
+    def __init__(
+        self, proof_database: ProofDatabase, actors: dict[str, Actor], path: list[Choice], explored: Explored
+    ) -> None:
+        self._database = proof_database
         self._actors = actors
         self._path = path
         self._explored = explored
@@ -253,7 +260,7 @@ class Run:
             self.steps.append(going.go())
             await self._until_halted()
             # What is inside a transaction is nobody else's business yet.
-            if not all(actor.in_transaction for actor in moving) and (broken := await self._stage.violations()):
+            if not all(actor.in_transaction for actor in moving) and (broken := await self._database.violations()):
                 raise self.violation("; ".join(broken))
         if waiting := [actor.name for actor in self._actors.values() if not actor.task.done()]:
             raise self.violation(f"deadlock: {' and '.join(waiting)} wait for each other")
@@ -274,7 +281,7 @@ class Run:
                     await moving[-1].halted.wait()
                 continue
             except TimeoutError:
-                blocked = await self._stage.blocked(moving)
+                blocked = await self._database.blocked(moving)
             if all(actor.name in blocked and not actor.halted.is_set() for actor in moving):
                 self._explored.blocked += 1
                 return

@@ -9,7 +9,7 @@ from itertools import combinations, product
 from typing import NamedTuple
 
 from penstock.engine.failpoint import FAULTS, POINTS
-from tests.proofs.rig import WORKLOADS
+from tests.proofs.failpoint_worker import WORKLOADS
 
 EVERY = tuple(WORKLOADS)
 MEETS: dict[str, tuple[str, ...]] = {

@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "settle-done-without-fence",
         "a zombie finishes the job of somebody else",
-        "settler.sql",
+        "settle.sql",
         FENCE,
         "",
         (f"{FENCES}test_a_rescued_worker_cannot_settle",),
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "settle-retry-without-fence",
         "a zombie takes the job away from the one who runs it now",
-        "settler.sql",
+        "settle.sql",
         FENCE,
         "",
         (f"{FENCES}test_a_rescued_worker_cannot_settle",),
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "settle-bury-without-fence",
         "a zombie buries the job of somebody else",
-        "settler.sql",
+        "settle.sql",
         FENCE,
         "",
         (f"{FENCES}test_a_rescued_worker_cannot_settle",),
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "settle-release-without-fence",
         "a zombie gives back what is not its own",
-        "settler.sql",
+        "settle.sql",
         FENCE,
         "",
         (f"{FENCES}test_a_rescued_worker_cannot_settle",),
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "fence-without-attempt",
         "an earlier attempt of the same worker counts as the present one",
-        "settler.sql",
+        "settle.sql",
         "and jobs.attempt = proof.attempt and",
         "and",
         (f"{FENCES}test_a_second_attempt_of_the_same_worker_is_another_one",),
@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "fence-without-worker",
         "an attempt that was given back can still be settled",
-        "settler.sql",
+        "settle.sql",
         "jobs.attempt = proof.attempt and jobs.worker_id = proof.worker_id",
         "jobs.attempt = proof.attempt",
         (f"{FENCES}test_a_released_attempt_cannot_settle",),
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "finish-without-fence",
         "a zombie's effects are written before anybody asks whether it may",
-        "settler.sql",
+        "settle.sql",
         "where id = :id and attempt = :attempt and worker_id = :worker_id",
         ANY_OWNER,
         ("tests/engine/test_settler.py::test_a_stale_finish_does_not_even_begin",),
@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "finish-without-lock",
         "a rescue comes between the fence and the effects",
-        "settler.sql",
+        "settle.sql",
         "\nfor no key update",
         "",
         (f"{FENCES}test_a_rescue_cannot_come_between_the_fence_and_the_finish",),
@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "checkpoint-without-fence",
         "a zombie replaces what the next attempt has kept",
-        "checkpoint.sql",
+        "steps.sql",
         "where id = :id and attempt = :attempt and worker_id = :worker_id",
         ANY_OWNER,
         ("tests/engine/test_checkpoint.py::test_a_taken_over_attempt_keeps_nothing", f"{EXPLORE}test_step_zombie"),
@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant(
         "map-without-fence",
         "a zombie makes children a second time",
-        "fanout.sql",
+        "children.sql",
         "where id = :id and attempt = :attempt and worker_id = :worker_id",
         ANY_OWNER,
         (f"{FANOUT}test_a_stale_parent_makes_no_children",),
@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(
         "progress-without-fence",
         "a zombie's progress is shown for the attempt of another one",
-        "settler.sql",
+        "settle.sql",
         FENCE,
         "",
         (f"{FENCES}test_progress_of_a_stale_attempt_is_not_shown",),
@@ -158,7 +158,7 @@ MUTANTS = (
     Mutant(
         "attempt-not-increased",
         "two claims have the same proof",
-        "lanes.sql",
+        "claim.sql",
         "attempt = attempt + 1",
         "attempt = greatest(attempt, 1)",
         (f"{FENCES}test_a_second_attempt_of_the_same_worker_is_another_one",),
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "suspects-attempt-not-increased",
         "a zombie has the same proof as the one who runs its job again",
-        "lanes.sql",
+        "claim.sql",
         "attempt = attempt + 1",
         "attempt = greatest(attempt, 1)",
         (f"{FENCES}test_a_rescued_worker_cannot_settle", f"{EXPLORE}test_zombie"),
@@ -178,14 +178,14 @@ MUTANTS = (
         "effects-outside",
         "what a handler writes stays although its job is not done",
         "context.py",
-        "async with desk.pool.transaction() as tx:",
-        "async with desk.pool.session() as tx:",
+        "async with runtime.pool.transaction() as tx:",
+        "async with runtime.pool.session() as tx:",
         (f"{FENCES}test_a_finish_commits_effect_and_completion_together",),
     ),
     Mutant(
         "settled-before-says-no",
         "what was written by a COMMIT without an answer is taken for lost",
-        "settler.sql",
+        "settle.sql",
         "where exists (\n  select from penstock.job_history",
         "where false and exists (\n  select from penstock.job_history",
         (f"{FENCES}test_settling_again_after_a_lost_answer_is_known_to_be_ours",),
@@ -202,7 +202,7 @@ MUTANTS = (
     Mutant(
         "claim-without-lock",
         "two workers take the same job",
-        "lanes.sql",
+        "claim.sql",
         "for update skip locked",
         "",
         (f"{EXPLORE}test_claim_claim",),
@@ -220,7 +220,7 @@ MUTANTS = (
     Mutant(
         "keys-never-released",
         "a unique key stays taken after its job is over",
-        "settler.py",
+        "settle.py",
         "if item.job.unique_key is not None and item.job.id in mine]",
         "if False]",
         ("tests/engine/test_queue.py::test_a_taken_key_gives_the_job_that_has_it", f"{EXPLORE}test_settle_rescue"),
@@ -229,7 +229,7 @@ MUTANTS = (
     Mutant(
         "never-stops-itself",
         "a worker that cannot renew its lease works on while others take over",
-        "lease.py",
+        "heartbeat.py",
         "return time.monotonic() - self._renewed_at > FENCE_AT * self._seconds",
         "return False",
         ("tests/engine/test_lease.py",),
@@ -245,7 +245,7 @@ MUTANTS = (
     Mutant(
         "one-look-suffices",
         "a connection that was lost for a moment makes a worker dead",
-        "chores.sql",
+        "maintenance.sql",
         "worker.unlocked_at <= penstock.now() - interval '0.5 s'",
         "worker.unlocked_at is not null",
         (f"{FLEET}test_a_missing_lock_is_believed_at_the_second_look",),
@@ -254,7 +254,7 @@ MUTANTS = (
     Mutant(
         "beat-in-between-ignored",
         "a worker that lives and has lost its control connection is robbed",
-        "chores.sql",
+        "maintenance.sql",
         "and worker.unlocked_at_beat = worker.beat_at",
         "",
         (f"{FLEET}test_a_beat_between_the_two_looks_counts_at_the_second",),
@@ -263,7 +263,7 @@ MUTANTS = (
     Mutant(
         "restart-ignored",
         "a restart of the server, which frees all locks, makes all workers dead",
-        "chores.sql",
+        "maintenance.sql",
         "and worker.unlocked_at_server = pg_postmaster_start_time()",
         "",
         (f"{FLEET}test_a_restart_between_the_two_looks_counts_at_the_second",),
@@ -272,7 +272,7 @@ MUTANTS = (
     Mutant(
         "declares-through-locks",
         "a declaration waits for a claim, and claims wait for it",
-        "chores.sql",
+        "maintenance.sql",
         "for update skip locked  -- against",
         "for update  -- against",
         (f"{EXPLORE}test_beat_declare_claim",),
@@ -281,7 +281,7 @@ MUTANTS = (
     Mutant(
         "claim-without-looking-at-oneself",
         "a worker claims while it is being declared gone",
-        "lanes.sql",
+        "claim.sql",
         "and gone_at is null for key share",
         "and gone_at is null",
         (f"{EXPLORE}test_beat_declare_claim",),
@@ -290,7 +290,7 @@ MUTANTS = (
     Mutant(
         "no-suspects",
         "a poison job takes its next worker with it, and everybody beside it",
-        "chores.sql",
+        "maintenance.sql",
         "suspect = not (suspect and deaths + 1 >= :deaths_allowed)",
         "suspect = false",
         (f"{FLEET}test_jobs_of_a_lost_worker_are_suspects_and_not_charged",),
@@ -299,7 +299,7 @@ MUTANTS = (
     Mutant(
         "deaths-charged-to-everybody",
         "two crashes bury the innocent",
-        "chores.sql",
+        "maintenance.sql",
         "deaths = case when suspect then deaths + 1 else deaths end",
         "deaths = deaths + 1",
         (f"{FLEET}test_jobs_of_a_lost_worker_are_suspects_and_not_charged",),
@@ -309,7 +309,7 @@ MUTANTS = (
     Mutant(
         "promotes-too-late",
         "what is due stays later",
-        "chores.sql",
+        "maintenance.sql",
         "run_at <= penstock.now()",
         "run_at <= penstock.now() - interval '1 hour'",
         ("tests/engine/test_queue.py::test_a_job_for_later_is_not_claimed_before_its_time",),
@@ -326,7 +326,7 @@ MUTANTS = (
     Mutant(
         "bad-row-takes-its-batch-along",
         "one result that cannot be kept loses the outcomes beside it",
-        "settler.py",
+        "settle.py",
         "                    for item in batch:\n                        await self._flush_until_settled([item], {})\n",
         "",
         ("tests/engine/test_settler.py::test_one_bad_row_holds_nobody_back",),
@@ -343,7 +343,7 @@ MUTANTS = (
     Mutant(
         "cancel-without-lock",
         "the wish is lost while the job goes from running to later",
-        "family.py",
+        "children.py",
         'await sql.lock_jobs(tx, ids=[row["id"] for row in tree])',
         "pass",
         (f"{EXPLORE}test_settle_cancel",),
@@ -351,7 +351,7 @@ MUTANTS = (
     Mutant(
         "frozen-keeps-its-locks",
         "a process that is frozen in a transaction keeps its job from being rescued",
-        "chores.py",
+        "maintenance.py",
         "await sql.end_sessions.run(session, gone_id=gone_id)",
         "pass",
         (f"{FLEET}test_a_frozen_worker_in_a_transaction_loses_its_session",),
@@ -368,7 +368,7 @@ MUTANTS = (
     Mutant(
         "no-count-down",
         "a parent waits for children that have ended",
-        "settler.py",
+        "settle.py",
         "    await count_down(tx, children)  # once and last",
         "    # once and last",
         (f"{FANOUT}test_the_last_child_makes_it_ready_and_results_come_in_order",),
@@ -376,7 +376,7 @@ MUTANTS = (
     Mutant(
         "no-count-down-of-a-finish",
         "a parent waits for a child that has finished by itself",
-        "settler.py",
+        "settle.py",
         'nothing was written.")\n    await count_down(tx, children)',
         'nothing was written.")',
         (f"{FANOUT}test_a_childs_own_end_counts_too",),
@@ -384,7 +384,7 @@ MUTANTS = (
     Mutant(
         "parent-woken-by-every-child",
         "a parent goes on with half of its results",
-        "family.py",
+        "children.py",
         'if over := [row["id"] for row in rows if not row["unfinished"]]:',
         'if over := [row["id"] for row in rows]:',
         (f"{FANOUT}test_the_last_child_makes_it_ready_and_results_come_in_order",),
@@ -392,7 +392,7 @@ MUTANTS = (
     Mutant(
         "count-down-in-any-order",
         "two settlers with children of the same parents wait in a circle",
-        "family.sql",
+        "children.sql",
         "order by fanout.id for update of fanout",
         "for update of fanout",
         (f"{EXPLORE}test_holder_settle_settle",),
@@ -401,7 +401,7 @@ MUTANTS = (
     Mutant(
         "cancel-leaves-the-tree",
         "children work on for a parent that was cancelled",
-        "family.sql",
+        "children.sql",
         "join penstock.fanouts as fanout on fanout.parent = tree.id",
         "join penstock.fanouts as fanout on fanout.parent = tree.id and false",
         (f"{FANOUT}test_a_cancel_goes_down_the_tree",),
@@ -411,7 +411,7 @@ MUTANTS = (
     Mutant(
         "permits-without-lock",
         "two workers take the last permit",
-        "permits.sql",
+        "limits/exchange.sql",
         "order by name\nfor update",
         "order by name",
         (f"{EXPLORE}test_permits_permits",),
@@ -420,7 +420,7 @@ MUTANTS = (
     Mutant(
         "permits-of-the-dead",
         "the permits of a lost worker are never free again",
-        "permits.sql",
+        "limits/exchange.sql",
         "and worker_id in (select id from penstock.workers where gone_at is null)",
         "",
         ("tests/engine/test_permits.py::test_permits_of_a_lost_worker_are_free",),
@@ -429,26 +429,26 @@ MUTANTS = (
     Mutant(
         "outage-charged",
         "an outage of the other side uses up the tries of whoever meets it",
-        "executor.py",
+        "running.py",
         "isinstance(error, Unavailable) and context.excused and context.job.attempt <= FREE_TRIES",
         "False",
-        ("tests/pipelines/test_completing.py::test_a_lone_question_outlasts_an_outage",),
+        ("tests/pipelines/test_llm.py::test_a_lone_question_outlasts_an_outage",),
     ),
     Mutant(
         "outage-for-ever",
         "a request that alone fails is never given up",
-        "allotment.py",
+        "limits/limiter.py",
         "return before == self._answered",
         "return True",
         (
             "tests/engine/test_permits.py::test_a_failure_is_excused_until_others_are_answered",
-            "tests/pipelines/test_completing.py::test_a_question_that_fails_while_others_are_answered_is_given_up",
+            "tests/pipelines/test_llm.py::test_a_question_that_fails_while_others_are_answered_is_given_up",
         ),
     ),
     Mutant(
         "budget-without-lock",
         "two workers that start at once both take the last connections",
-        "budget.sql",
+        "connection_budget.sql",
         "select pg_try_advisory_xact_lock(hashtext('penstock'), hashtext('budget'))",
         "select true",
         ("tests/engine/test_budget.py::test_two_at_the_same_time_do_not_both_take_the_last_room",),

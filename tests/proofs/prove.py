@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.database import EmbeddedServer
-from penstock.engine.wording import counted
 from penstock.settings import PostgresSettings
+from penstock.text import counted
 from tests.conftest import SHARED, make_home, prepare_template
 from tests.proofs.mutants import MUTANTS, DoesNotApply, Mutant
 
@@ -166,7 +166,7 @@ def watch_die(copy: Path, mutant: Mutant) -> tuple[str, str]:
 
 def prove_matrix(*, full: bool) -> int:
     os.environ["PENSTOCK_TEST_MATRIX"] = "full" if full else "pairwise"
-    return run("matrix", "-n", str(AT_ONCE), "tests/proofs/cells.py")
+    return run("matrix", "-n", str(AT_ONCE), "tests/proofs/fault_matrix.py")
 
 
 def run(what: str, *arguments: str) -> int:

@@ -5,26 +5,22 @@ actor gets another statement or another lock. Where nobody waits for a lock it i
 """
 
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from penstock.database import Session
-from penstock.database.statements import Statements
-from penstock.engine.checkpoint import sql as checkpoint_sql
-from penstock.engine.chores import sql as chores_sql
-from penstock.engine.family import sql as family_sql
-from penstock.engine.fanout import Suspended
-from penstock.engine.fanout import sql as fanout_sql
-from penstock.engine.job import Job
-from penstock.engine.lanes import sql as lanes_sql
-from penstock.engine.outcome import Bury, Failure, Retry
-from penstock.engine.permits import sql as permits_sql
-from penstock.engine.queue import sql as queue_sql
+from penstock.database.sql_files import Statements
+from penstock.engine.children import sql as family_sql
+from penstock.engine.children import sql as fanout_sql
+from penstock.engine.claim import sql as lanes_sql
+from penstock.engine.job import Bury, Failure, Retry
+from penstock.engine.limits.exchange import sql as permits_sql
+from penstock.engine.maintenance import sql as chores_sql
 from penstock.engine.schedules import Schedule, declare
-from penstock.engine.settler import sql as settler_sql
+from penstock.engine.settle import sql as settler_sql
+from penstock.engine.steps import sql as checkpoint_sql
 from tests.engine.conftest import nothing
 from tests.proofs.actors import (
     again_of,
@@ -43,58 +39,41 @@ from tests.proofs.actors import (
     settles,
     ticks,
 )
-from tests.proofs.explore import Explored, Stage, Violation, explore
-from tests.proofs.stepping import SAVEPOINTS, Altered, Seat
+from tests.proofs.explore import ProofDatabase, Violation, explore
+from tests.proofs.explored_jobs import BEGIN, LEASE_OVER, Answers, fan_out, parent_states, running_job, state_of, told
+from tests.proofs.stepped_session import Altered, Seat
 
 failure = Failure("Transient", "ValueError", "no", "trace", "f00")
-BEGIN = ("BEGIN", *SAVEPOINTS)
-LEASE_OVER = "update penstock.workers set beat_at = beat_at - interval '1 hour' where id = $1"
-
-Answers = Mapping[str, Any]
-
-
-async def running_job(stage: Stage, *, lost: bool = False, unique: str | None = None) -> tuple[int, Job]:
-    """A worker with one job; `lost`: its lease is over, and nobody has said so yet."""
-    await stage.shop.enqueue(unique=unique)
-    worker = await stage.shop.worker()
-    [job] = await stage.shop.claim(worker)
-    if lost:
-        await stage.shop.run(LEASE_OVER, worker)
-    return worker, job
-
-
-async def state_of(session: Session, number: int) -> tuple[str, int]:
-    """And the attempt."""
-    row = await queue_sql.find_job.first(session, id=number)
-    assert row is not None
-    return row["state"], row["attempt"]
-
-
-def told(explored: Explored, number: int) -> None:
-    print(f"\n{explored}")  # noqa: T201  the number is the point
-    assert explored.schedules == number, f"{explored}: if an actor has other statements now, say the new number"
 
 
 # --- Two actors -------------------------------------------------------------------------------------------------------
 
 
-async def test_claim_claim(stage: Stage) -> None:
+async def test_claim_claim(proof_database: ProofDatabase) -> None:
     """Two workers and two jobs: nobody gets what the other has."""
-    numbers = await stage.shop.enqueue(nothing(n=1), nothing(n=2))
-    first, second = await stage.shop.worker(), await stage.shop.worker()
-    await stage.keep()
+    numbers = await proof_database.job_queue.enqueue(nothing(n=1), nothing(n=2))
+    first, second = await proof_database.job_queue.worker(), await proof_database.job_queue.worker()
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert sorted(answers["claim"] + answers["other"]) == [(number, 1) for number in numbers]
 
-    told(await explore(stage, {"claim": claims(stage, first), "other": claims(stage, second)}, check=check), 20)
+    told(
+        await explore(
+            proof_database,
+            {"claim": claims(proof_database, first), "other": claims(proof_database, second)},
+            check=check,
+        ),
+        20,
+    )
 
 
-async def test_claim_cancel(stage: Stage) -> None:
+@pytest.mark.slow
+async def test_claim_cancel(proof_database: ProofDatabase) -> None:
     """Cancelled in time, or running and asked to end: one of the two, and never both."""
-    [number] = await stage.shop.enqueue(unique="k")
-    worker = await stage.shop.worker()
-    await stage.keep()
+    [number] = await proof_database.job_queue.enqueue(unique="k")
+    worker = await proof_database.job_queue.worker()
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert answers["cancel"] == [number]
@@ -102,22 +81,29 @@ async def test_claim_cancel(stage: Stage) -> None:
         assert await state_of(session, number) == (("running", 1) if answers["claim"] else ("cancelled", 0))
         assert asked is (True if answers["claim"] else None)
 
-    told(await explore(stage, {"claim": claims(stage, worker), "cancel": cancels(number)}, check=check), 96)
+    told(
+        await explore(
+            proof_database, {"claim": claims(proof_database, worker), "cancel": cancels(number)}, check=check
+        ),
+        96,
+    )
 
 
-async def test_settle_rescue(stage: Stage) -> None:
-    worker, job = await running_job(stage, lost=True, unique="k")
-    await stage.keep()
+@pytest.mark.slow
+async def test_settle_rescue(proof_database: ProofDatabase) -> None:
+    worker, job = await running_job(proof_database, lost=True, unique="k")
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert await state_of(session, job.id) == ("done" if answers["settle"] else "ready", 1)
 
-    told(await explore(stage, {"settle": settles(worker, job), "rescue": rescues(worker)}, check=check), 278)
+    told(await explore(proof_database, {"settle": settles(worker, job), "rescue": rescues(worker)}, check=check), 278)
 
 
-async def test_finish_rescue(stage: Stage) -> None:
-    worker, job = await running_job(stage, lost=True)
-    await stage.keep()
+@pytest.mark.slow
+async def test_finish_rescue(proof_database: ProofDatabase) -> None:
+    worker, job = await running_job(proof_database, lost=True)
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         effects = await session.fetchval("select count(*) from proofs.effects")
@@ -126,27 +112,27 @@ async def test_finish_rescue(stage: Stage) -> None:
 
     told(
         await explore(
-            stage, {"finish": finishes(worker, job), "rescue": rescues(worker)}, check=check, unstepped=BEGIN
+            proof_database, {"finish": finishes(worker, job), "rescue": rescues(worker)}, check=check, unstepped=BEGIN
         ),
         197,
     )
 
 
-async def test_finish_cancel(stage: Stage) -> None:
-    worker, job = await running_job(stage)
-    await stage.keep()
+async def test_finish_cancel(proof_database: ProofDatabase) -> None:
+    worker, job = await running_job(proof_database)
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert answers["finish"] == "done", "a wish to cancel takes no job away from its worker"
         assert await state_of(session, job.id) == ("done", 1)
 
-    told(await explore(stage, {"finish": finishes(worker, job), "cancel": cancels(job.id)}, check=check), 82)
+    told(await explore(proof_database, {"finish": finishes(worker, job), "cancel": cancels(job.id)}, check=check), 82)
 
 
-async def test_settle_cancel(stage: Stage) -> None:
+async def test_settle_cancel(proof_database: ProofDatabase) -> None:
     """A failed try on its way to a retry: the wish to cancel must reach the job, whatever it does just now."""
-    worker, job = await running_job(stage)
-    await stage.keep()
+    worker, job = await running_job(proof_database)
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert answers["cancel"] == [job.id], "it was alive all the time"
@@ -155,36 +141,39 @@ async def test_settle_cancel(stage: Stage) -> None:
         assert state == "cancelled" or asked
 
     retries = settles(worker, job, outcome=Retry(failure, timedelta(seconds=5)))
-    told(await explore(stage, {"settle": retries, "cancel": cancels(job.id)}, check=check), 46)
+    told(await explore(proof_database, {"settle": retries, "cancel": cancels(job.id)}, check=check), 46)
 
 
-async def test_settle_settle(stage: Stage) -> None:
+async def test_settle_settle(proof_database: ProofDatabase) -> None:
     """One batch, written twice at once: an answer was lost, and the repetition overtakes the original."""
-    worker, job = await running_job(stage, unique="k")
-    await stage.keep()
+    worker, job = await running_job(proof_database, unique="k")
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert sorted(map(len, answers.values())) == [0, 1]
 
-    told(await explore(stage, {"settle": settles(worker, job), "again": settles(worker, job)}, check=check), 24)
+    told(
+        await explore(proof_database, {"settle": settles(worker, job), "again": settles(worker, job)}, check=check), 24
+    )
 
 
-async def test_promote_promote(stage: Stage) -> None:
-    await stage.shop.enqueue(nothing(n=1), nothing(n=2), delay=timedelta(seconds=5))
-    await stage.shop.advance(6)
-    await stage.keep()
+async def test_promote_promote(proof_database: ProofDatabase) -> None:
+    await proof_database.job_queue.enqueue(nothing(n=1), nothing(n=2), delay=timedelta(seconds=5))
+    await proof_database.job_queue.advance(6)
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert sum(answers.values()) == 2
         assert await session.fetchval("select count(*) from penstock.jobs where state = 'ready'") == 2
 
-    told(await explore(stage, {"promote": promotes(), "other": promotes()}, check=check), 4)
+    told(await explore(proof_database, {"promote": promotes(), "other": promotes()}, check=check), 4)
 
 
-async def test_rescue_rescue(stage: Stage) -> None:
+@pytest.mark.slow
+async def test_rescue_rescue(proof_database: ProofDatabase) -> None:
     """Two of the fleet find the same dead worker."""
-    worker, job = await running_job(stage, lost=True)
-    await stage.keep()
+    worker, job = await running_job(proof_database, lost=True)
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert sorted(answers.values()) == [[], [worker]]
@@ -194,15 +183,20 @@ async def test_rescue_rescue(stage: Stage) -> None:
         assert (state, attempt, tries) in (("ready", 1, 1), ("running", 1, 0))
         assert state == "ready" or await chores_sql.gone_with_jobs(session)
 
-    told(await explore(stage, {"rescue": rescues(worker), "other": rescues(worker)}, check=check, unstepped=BEGIN), 144)
+    told(
+        await explore(
+            proof_database, {"rescue": rescues(worker), "other": rescues(worker)}, check=check, unstepped=BEGIN
+        ),
+        144,
+    )
 
 
-async def test_claim_rescue(stage: Stage) -> None:
+async def test_claim_rescue(proof_database: ProofDatabase) -> None:
     """A worker claims while others give it up: it gets nothing, or what it gets is found and taken back."""
-    await stage.shop.enqueue()
-    worker = await stage.shop.worker()
-    await stage.shop.run(LEASE_OVER, worker)
-    await stage.keep()
+    await proof_database.job_queue.enqueue()
+    worker = await proof_database.job_queue.worker()
+    await proof_database.job_queue.run(LEASE_OVER, worker)
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         running = await session.fetch("select id from penstock.jobs where state = 'running'")
@@ -210,17 +204,23 @@ async def test_claim_rescue(stage: Stage) -> None:
         left = await chores_sql.gone_with_jobs(session)
         assert not running or alive or [row["worker_id"] for row in left] == [worker]
 
-    told(await explore(stage, {"claim": claims(stage, worker), "rescue": rescues(worker)}, check=check), 13)
+    told(
+        await explore(
+            proof_database, {"claim": claims(proof_database, worker), "rescue": rescues(worker)}, check=check
+        ),
+        13,
+    )
 
 
-async def test_zombie(stage: Stage) -> None:
+@pytest.mark.slow
+async def test_zombie(proof_database: ProofDatabase) -> None:
     """It wakes up at any moment of its job's second life, and writes nothing once the job was taken from it."""
-    frozen, job = await running_job(stage, lost=True)
-    healthy = await stage.shop.worker()
-    await stage.keep()
+    frozen, job = await running_job(proof_database, lost=True)
+    healthy = await proof_database.job_queue.worker()
+    await proof_database.keep()
 
     async def finish_what_was_taken(seat: Seat) -> str:
-        attempt = await claims_suspect(stage, healthy)(seat)
+        attempt = await claims_suspect(proof_database, healthy)(seat)
         return "nothing" if attempt is None else await finishes(healthy, again_of(job, attempt))(seat)
 
     async def check(session: Session, answers: Answers) -> None:
@@ -239,17 +239,17 @@ async def test_zombie(stage: Stage) -> None:
         )
 
     plays = {"zombie": finishes(frozen, job), "healthy": in_turn(rescues(frozen), finish_what_was_taken)}
-    told(await explore(stage, plays, check=check, unstepped=BEGIN), 326)
+    told(await explore(proof_database, plays, check=check, unstepped=BEGIN), 326)
 
 
 # --- Three actors -----------------------------------------------------------------------------------------------------
 
 
-async def test_settle_promote_claim(stage: Stage) -> None:
+async def test_settle_promote_claim(proof_database: ProofDatabase) -> None:
     """A retry that is due at once goes through three hands."""
-    worker, job = await running_job(stage)
-    other = await stage.shop.worker()
-    await stage.keep()
+    worker, job = await running_job(proof_database)
+    other = await proof_database.job_queue.worker()
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         expected = ("running", 2) if answers["claim"] else ("ready" if answers["promote"] else "later", 1)
@@ -258,35 +258,36 @@ async def test_settle_promote_claim(stage: Stage) -> None:
     plays = {
         "settle": settles(worker, job, outcome=Retry(failure, timedelta(0))),
         "promote": promotes(),
-        "claim": claims(stage, other),
+        "claim": claims(proof_database, other),
     }
-    told(await explore(stage, plays, check=check), 21)
+    told(await explore(proof_database, plays, check=check), 21)
 
 
-async def test_beat_declare_claim(stage: Stage) -> None:
+async def test_beat_declare_claim(proof_database: ProofDatabase) -> None:
     """A late beat, a declaration and a claim: who was declared gone has no beat, and claims nothing afterwards."""
-    await stage.shop.enqueue()
-    worker = await stage.shop.worker()
-    await stage.shop.run(LEASE_OVER, worker)
-    await stage.keep()
+    await proof_database.job_queue.enqueue()
+    worker = await proof_database.job_queue.worker()
+    await proof_database.job_queue.run(LEASE_OVER, worker)
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         gone = await session.fetchval("select gone_at is not null from penstock.workers where id = $1", worker)
         assert gone == bool(answers["declare"])
         assert answers["beat"] != gone
 
-    plays = {"beat": beats(worker), "declare": declares_gone(), "claim": claims(stage, worker)}
-    told(await explore(stage, plays, check=check), 73)
+    plays = {"beat": beats(worker), "declare": declares_gone(), "claim": claims(proof_database, worker)}
+    told(await explore(proof_database, plays, check=check), 73)
 
 
-async def test_zombie_rescue_claim(stage: Stage) -> None:
+@pytest.mark.slow
+async def test_zombie_rescue_claim(proof_database: ProofDatabase) -> None:
     """The zombie settles, one rescues, and another one claims and settles."""
-    frozen, job = await running_job(stage, lost=True)
-    healthy = await stage.shop.worker()
-    await stage.keep()
+    frozen, job = await running_job(proof_database, lost=True)
+    healthy = await proof_database.job_queue.worker()
+    await proof_database.keep()
 
     async def claim_and_settle(seat: Seat) -> set[int]:
-        attempt = await claims_suspect(stage, healthy)(seat)
+        attempt = await claims_suspect(proof_database, healthy)(seat)
         return set() if attempt is None else await settles(healthy, again_of(job, attempt))(seat)
 
     async def check(session: Session, answers: Answers) -> None:
@@ -299,103 +300,100 @@ async def test_zombie_rescue_claim(stage: Stage) -> None:
             assert (state, attempt) == ("ready", 1)
 
     plays = {"zombie": settles(frozen, job), "rescue": rescues(frozen), "healthy": claim_and_settle}
-    told(await explore(stage, plays, check=check, unstepped=BEGIN), 209)
+    told(await explore(proof_database, plays, check=check, unstepped=BEGIN), 209)
 
 
 # --- Families ---------------------------------------------------------------------------------------------------------
 
 
-async def fan_out(stage: Stage, children: int = 2, parents: int = 1) -> tuple[int, list[Job]]:
-    """Parents that wait, and their children, which run on another worker; in the order of their numbers."""
-    await stage.shop.enqueue(*(nothing(n=-n) for n in range(parents)))
-    maker, worker = await stage.shop.worker(), await stage.shop.worker()
-    for job in await stage.shop.claim(maker):
-        with pytest.raises(Suspended):
-            await stage.shop.context(job, maker).map("m", [nothing(n=n) for n in range(children)])
-    return worker, sorted(await stage.shop.claim(worker), key=lambda job: job.id)
-
-
-async def parent_states(session: Session) -> list[str]:
-    rows = await session.fetch("select state::text from penstock.jobs where fanout is null order by id")
-    return [row["state"] for row in rows]
-
-
-async def test_settle_settle_last_children(stage: Stage) -> None:
+async def test_settle_settle_last_children(proof_database: ProofDatabase) -> None:
     """The last two children end at the same time in two workers: one of them wakes the parent, exactly once."""
-    worker, [one, two] = await fan_out(stage)
-    await stage.keep()
+    worker, [one, two] = await fan_out(proof_database)
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert await parent_states(session) == ["ready"]
 
-    told(await explore(stage, {"settle": settles(worker, one), "other": settles(worker, two)}, check=check), 50)
+    told(
+        await explore(proof_database, {"settle": settles(worker, one), "other": settles(worker, two)}, check=check), 50
+    )
 
 
-async def test_settle_settle_of_the_same_parents(stage: Stage) -> None:
+async def test_settle_settle_of_the_same_parents(proof_database: ProofDatabase) -> None:
     """Each has a child of both parents in its batch, in opposite orders: nobody waits in a circle."""
-    worker, [a1, a2, b1, b2] = await fan_out(stage, parents=2)
-    await stage.keep()
+    worker, [a1, a2, b1, b2] = await fan_out(proof_database, parents=2)
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert await parent_states(session) == ["ready", "ready"]
 
     plays = {"settle": settles(worker, a1, b1), "other": settles(worker, b2, a2)}
-    told(await explore(stage, plays, check=check), 50)
+    told(await explore(proof_database, plays, check=check), 50)
 
 
-async def test_holder_settle_settle(stage: Stage) -> None:
+@pytest.mark.slow
+async def test_holder_settle_settle(proof_database: ProofDatabase) -> None:
     """The same while a third one has the first fan-out: within their one statement, too, both begin with the same."""
-    worker, [a1, a2, b1, b2] = await fan_out(stage, parents=2)
-    [first] = await stage.shop.run("select min(id) as id from penstock.fanouts")
-    await stage.keep()
+    worker, [a1, a2, b1, b2] = await fan_out(proof_database, parents=2)
+    [first] = await proof_database.job_queue.run("select min(id) as id from penstock.fanouts")
+    await proof_database.keep()
 
     async def hold(seat: Seat) -> None:
         async with seat.pool.transaction() as tx:
             await fanout_sql.lock_fanout.value(tx, id=first["id"])
 
     plays = {"holder": hold, "settle": settles(worker, a1, b1), "other": settles(worker, b2, a2)}
-    told(await explore(stage, plays, unstepped=BEGIN), 240)
+    told(await explore(proof_database, plays, unstepped=BEGIN), 240)
 
 
-async def test_settle_children_cancel_tree(stage: Stage) -> None:
+@pytest.mark.slow
+async def test_settle_children_cancel_tree(proof_database: ProofDatabase) -> None:
     """A batch of two children while somebody cancels the whole tree."""
-    worker, [one, two] = await fan_out(stage)
-    [parent] = await stage.shop.run("select id from penstock.jobs where fanout is null")
-    await stage.keep()
+    worker, [one, two] = await fan_out(proof_database)
+    [parent] = await proof_database.job_queue.run("select id from penstock.jobs where fanout is null")
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert parent["id"] in answers["cancel"]
         assert await state_of(session, parent["id"]) == ("cancelled", 1)
         assert {(await state_of(session, job.id))[0] for job in (one, two)} == {"done"}
 
-    told(await explore(stage, {"settle": settles(worker, one, two), "cancel": cancels(parent["id"])}, check=check), 110)
+    told(
+        await explore(
+            proof_database, {"settle": settles(worker, one, two), "cancel": cancels(parent["id"])}, check=check
+        ),
+        110,
+    )
 
 
-async def test_rescue_child_settle_child(stage: Stage) -> None:
+async def test_rescue_child_settle_child(proof_database: ProofDatabase) -> None:
     """A child dies with its worker as a lonely suspect for the last time, while its sister ends."""
-    worker, [one, two] = await fan_out(stage)
-    gone = await stage.shop.worker()
-    await stage.shop.run(
+    worker, [one, two] = await fan_out(proof_database)
+    gone = await proof_database.job_queue.worker()
+    await proof_database.job_queue.run(
         "update penstock.jobs set worker_id = $1, suspect = true, deaths = 1 where id = $2", gone, one.id
     )
-    await stage.shop.run(LEASE_OVER, gone)
-    await stage.keep()
+    await proof_database.job_queue.run(LEASE_OVER, gone)
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert await parent_states(session) == ["ready"]
         assert await state_of(session, one.id) == ("dead", 1)
 
     told(
-        await explore(stage, {"settle": settles(worker, two), "rescue": rescues(gone)}, check=check, unstepped=BEGIN),
+        await explore(
+            proof_database, {"settle": settles(worker, two), "rescue": rescues(gone)}, check=check, unstepped=BEGIN
+        ),
         63,
     )
 
 
-async def test_redrive_child_settle_sister(stage: Stage) -> None:
+@pytest.mark.slow
+async def test_redrive_child_settle_sister(proof_database: ProofDatabase) -> None:
     """A dead child gets another chance while its sister, the last one, ends."""
-    worker, [one, two] = await fan_out(stage)
-    await stage.shop.settle(worker, (one, Bury(failure)))
-    await stage.keep()
+    worker, [one, two] = await fan_out(proof_database)
+    await proof_database.job_queue.settle(worker, (one, Bury(failure)))
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert (await state_of(session, one.id))[0] == "ready"
@@ -403,7 +401,7 @@ async def test_redrive_child_settle_sister(stage: Stage) -> None:
 
     told(
         await explore(
-            stage, {"settle": settles(worker, two), "redrive": redrives(one.id)}, check=check, unstepped=BEGIN
+            proof_database, {"settle": settles(worker, two), "redrive": redrives(one.id)}, check=check, unstepped=BEGIN
         ),
         147,
     )
@@ -412,14 +410,14 @@ async def test_redrive_child_settle_sister(stage: Stage) -> None:
 # --- Steps, schedules, limits -----------------------------------------------------------------------------------------
 
 
-async def test_step_zombie(stage: Stage) -> None:
+async def test_step_zombie(proof_database: ProofDatabase) -> None:
     """A step is kept by the attempt that has the job: a zombie does not replace what the next attempt has kept."""
-    frozen, job = await running_job(stage, lost=True)
-    healthy = await stage.shop.worker()
-    await stage.keep()
+    frozen, job = await running_job(proof_database, lost=True)
+    healthy = await proof_database.job_queue.worker()
+    await proof_database.keep()
 
     async def claim_and_keep(seat: Seat) -> int | None:
-        attempt = await claims_suspect(stage, healthy)(seat)
+        attempt = await claims_suspect(proof_database, healthy)(seat)
         return None if attempt is None else await keeps_step(healthy, again_of(job, attempt))(seat)
 
     async def check(session: Session, answers: Answers) -> None:
@@ -429,30 +427,31 @@ async def test_step_zombie(stage: Stage) -> None:
         assert kept == used[:1], "what is kept is what the last attempt has used"
 
     plays = {"zombie": keeps_step(frozen, job), "healthy": in_turn(rescues(frozen), claim_and_keep)}
-    told(await explore(stage, plays, check=check, unstepped=BEGIN), 35)
+    told(await explore(proof_database, plays, check=check, unstepped=BEGIN), 35)
 
 
-async def test_tick_tick(stage: Stage) -> None:
+async def test_tick_tick(proof_database: ProofDatabase) -> None:
     """Two workers at the same tick: one job."""
-    await stage.shop.enqueue()  # makes the lane
+    await proof_database.job_queue.enqueue()  # makes the lane
     schedule = Schedule("nightly", "default", "every 1h", "UTC", "default", "nothing", "{}", "one", "allow")
-    async with stage.shop.database.pool.transaction() as tx:
+    async with proof_database.job_queue.database.pool.transaction() as tx:
         await declare(tx, [schedule], "code", timedelta(hours=1))
-    await stage.shop.advance(3601)
-    await stage.keep()
+    await proof_database.job_queue.advance(3601)
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         assert await session.fetchval("select count(*) from penstock.jobs where unique_key is not null") == 1
         assert await session.fetchval("select fired from penstock.schedules") == 1
 
-    told(await explore(stage, {"tick": ticks(), "other": ticks()}, check=check), 80)
+    told(await explore(proof_database, {"tick": ticks(), "other": ticks()}, check=check), 80)
 
 
-async def test_permits_permits(stage: Stage) -> None:
+@pytest.mark.slow
+async def test_permits_permits(proof_database: ProofDatabase) -> None:
     """Two hungry workers and three permits: whatever each sees of the other, there are never more than three."""
-    first, second = await stage.shop.worker(), await stage.shop.worker()
-    await stage.shop.run("insert into penstock.limits (name, permits) values ('llm', 3)")
-    await stage.keep()
+    first, second = await proof_database.job_queue.worker(), await proof_database.job_queue.worker()
+    await proof_database.job_queue.run("insert into penstock.limits (name, permits) values ('llm', 3)")
+    await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:
         granted = [row["granted"] for row in await session.fetch("select granted from penstock.allotments")]
@@ -461,7 +460,7 @@ async def test_permits_permits(stage: Stage) -> None:
 
     plays = {"exchange": exchanges(first, 3), "other": exchanges(second, 3)}
     with Altered(permits_sql, "bound_waiting", "100ms", "10s"):  # here a wait ends when the other one goes on
-        told(await explore(stage, plays, check=check), 148)
+        told(await explore(proof_database, plays, check=check), 148)
 
 
 # --- It would notice --------------------------------------------------------------------------------------------------
@@ -470,21 +469,43 @@ FENCE = "and jobs.attempt = proof.attempt and jobs.worker_id = proof.worker_id"
 STEP_FENCE = "and attempt = $2 and worker_id = $3"
 ANYBODY = "and $2::int is not null and $3::bigint is not null"
 UNSAFE = [
-    pytest.param(test_zombie_rescue_claim, settler_sql, "settle_done", FENCE, "", id="settle without a fence"),
+    pytest.param(
+        test_zombie_rescue_claim,
+        settler_sql,
+        "settle_done",
+        FENCE,
+        "",
+        id="settle without a fence",
+        marks=pytest.mark.slow,
+    ),
     pytest.param(test_claim_claim, lanes_sql, "claim_jobs", "for update skip locked", "", id="claim without a lock"),
     pytest.param(test_promote_promote, chores_sql, "promote_jobs", "for update skip locked", "", id="promote twice"),
     pytest.param(test_step_zombie, checkpoint_sql, "keep_checkpoint", STEP_FENCE, ANYBODY, id="step without a fence"),
     pytest.param(
-        test_holder_settle_settle, family_sql, "count_down", "order by fanout.id", "", id="any order of locks"
+        test_holder_settle_settle,
+        family_sql,
+        "count_down",
+        "order by fanout.id",
+        "",
+        id="any order of locks",
+        marks=pytest.mark.slow,
     ),
-    pytest.param(test_permits_permits, permits_sql, "lock_limits", "for update", "", id="permits without a lock"),
+    pytest.param(
+        test_permits_permits,
+        permits_sql,
+        "lock_limits",
+        "for update",
+        "",
+        id="permits without a lock",
+        marks=pytest.mark.slow,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("scenario", "statements", "name", "old", "new"), UNSAFE)
 async def test_an_exploration_notices(
-    stage: Stage,
-    scenario: Callable[[Stage], Awaitable[None]],
+    proof_database: ProofDatabase,
+    scenario: Callable[[ProofDatabase], Awaitable[None]],
     statements: Statements,
     name: str,
     old: str,
@@ -492,7 +513,7 @@ async def test_an_exploration_notices(
 ) -> None:
     """The same scenario with a condition missing: it finds a schedule that shows what the condition is for."""
     with Altered(statements, name, old, new), pytest.raises(Violation) as found:
-        await scenario(stage)
+        await scenario(proof_database)
     print(f"\n{found.value}")  # noqa: T201  the schedule is the point
     assert "found by interleaving" in str(found.value)
     assert name in str(found.value)

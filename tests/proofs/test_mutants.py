@@ -23,13 +23,13 @@ def test_a_mutant_applies_and_names_tests_that_exist(mutant: Mutant, tmp_path: P
 
 
 def test_one_that_does_not_apply_says_so(tmp_path: Path) -> None:
-    copy = tmp_path / ENGINE / "lease.py"
+    copy = tmp_path / ENGINE / "heartbeat.py"
     copy.parent.mkdir(parents=True)
     copy.write_text("twice = 1\ntwice = 1\n")
     with pytest.raises(DoesNotApply, match="2 times"):
-        Mutant("m", "", "lease.py", "twice", "once", ()).apply(tmp_path)
+        Mutant("m", "", "heartbeat.py", "twice", "once", ()).apply(tmp_path)
     with pytest.raises(DoesNotApply, match="no statement"):
-        Mutant("m", "", "lease.py", "twice", "once", (), "claim").apply(tmp_path)
+        Mutant("m", "", "heartbeat.py", "twice", "once", (), "claim").apply(tmp_path)
 
 
 def test_names_are_unique_and_there_are_enough() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.operations.alerts import Alert, list_alerts
-from penstock.operations.panels import list_panels
 from tests.real.conftest import need_program
+from tools.alerts import Alert, list_alerts
+from tools.dashboard import list_panels
 
 pytestmark = pytest.mark.real
 

@@ -14,11 +14,11 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from penstock.access import create_key
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.web import make_app
 from tests.real.conftest import need_program
+from tests.web.api_server import serving
 from tests.web.conftest import Api
-from tests.web.serving import serving
 
 pytestmark = pytest.mark.real
 
@@ -36,14 +36,14 @@ EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>"
 
 
 @pytest.fixture
-def wishes() -> dict[str, Any]:
+def setting_overrides() -> dict[str, Any]:
     return {}
 
 
 @pytest.fixture
-async def product(database_url: Any, tmp_path: Path, wishes: dict[str, Any]) -> AsyncIterator[Product]:
+async def product(database_url: Any, tmp_path: Path, setting_overrides: dict[str, Any]) -> AsyncIterator[Product]:
     usual = {"home": str(tmp_path), "database_url": database_url.reveal(), "pool__size": 6, "extraction__children": 1}
-    async with Product(role="test", **(usual | wishes)) as opened:
+    async with Product(role="test", **(usual | setting_overrides)) as opened:
         yield opened
 
 
@@ -173,7 +173,7 @@ async def test_a_page_follows_without_a_reload(browser: Browser, api: Api) -> No
     assert (await api.get(f"/api/documents/{number}")).json["status"] == "deleted"
 
 
-@pytest.mark.parametrize("wishes", [{"api__require_key": True}])
+@pytest.mark.parametrize("setting_overrides", [{"api__require_key": True}])
 async def test_signing_in(browser: Browser, api: Api) -> None:
     made = await create_key(api.product.app.database, "ann", scopes=["admin"])
     assert made.key is not None

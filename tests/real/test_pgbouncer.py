@@ -12,7 +12,7 @@ from penstock import Context, Penstock
 from penstock.database import open_database
 from penstock.database.notifications import Notifications
 from penstock.database.session import connect
-from penstock.engine.budget import connections_needed
+from penstock.engine.connection_budget import connections_needed
 from penstock.errors import DatabaseUnsuitable
 from penstock.settings import DatabaseUrl, PoolSettings, Settings
 from tests.conftest import make_home
@@ -57,7 +57,7 @@ async def pooled_url(database_url: DatabaseUrl) -> AsyncIterator[DatabaseUrl]:
 async def test_work_through_a_pooler(settings: Settings, database_url: DatabaseUrl, pooled_url: DatabaseUrl) -> None:
     behind = settings.model_copy(update={"database_url": pooled_url, "database_direct_url": database_url})
     async with open_database(behind, role="test") as database:
-        assert database.reached.address.pooled
+        assert database.endpoint.address.pooled
         assert database.notifications.arriving, "NOTIFY goes through the pooler, LISTEN around it"
         async with database.pool.transaction() as tx:
             assert await tx.fetchval("show statement_timeout") == "35s", "SET LOCAL, since nothing else survives"

@@ -10,11 +10,10 @@ import asyncmy
 import pytest
 
 from penstock.settings import DatabaseUrl
-from penstock.sources import Fate, Trouble
+from penstock.sources import MessageOutcome, Trouble
 from penstock.sources.table.dialect import choose_dialect
-from penstock.sources.table.line import Line
-from penstock.sources.table.queries import Key
-from tests.sources.reading import reading
+from penstock.sources.table.queries import RowKey, TableConnection
+from tests.sources.polled_table import reading
 from tests.sources.servers import PASSWORD, MariaDb, mariadb
 
 
@@ -111,7 +110,7 @@ async def test_times(database_url: DatabaseUrl, tmp_path: Path, server: MariaDb,
 async def test_rows_as_json_and_marks(
     database_url: DatabaseUrl, tmp_path: Path, server: MariaDb, erp: Erp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.sources.table.reader.BATCH_BYTES", 300_000)
+    monkeypatch.setattr("penstock.sources.table.table.BATCH_BYTES", 300_000)
     await erp.run(
         "create table orders (id varchar(20) primary key, day date, price decimal(8, 2), raw varbinary(10), inside json, "
         "broken text, body longtext, yes bool, status varchar(20), why text, "
@@ -138,7 +137,9 @@ async def test_rows_as_json_and_marks(
             "yes": 1,
         }
         assert "The row has 200," in payloads["z"]["penstock:poison"]
-        await read.source.tell([Fate("o'1", "ready", ""), Fate("p1", "failed", "Its 'name' is taken.")])
+        await read.source.tell(
+            [MessageOutcome("o'1", "ready", ""), MessageOutcome("p1", "failed", "Its 'name' is taken.")]
+        )
         marks = await erp.run("select id, status, why from orders where status is not null order by id")
         assert [tuple(row) for row in marks] == [("o'1", "ready", None), ("p1", "failed", "Its 'name' is taken.")]
         await read.poll()
@@ -152,7 +153,7 @@ async def test_rows_without_a_number(database_url: DatabaseUrl, tmp_path: Path, 
         await read.poll()
         await read.poll()
         assert await read.ids() == ["a"]
-        assert read.source.desk.findings[0].startswith("2 rows of orders have no id")
+        assert read.source.context.findings[0].startswith("2 rows of orders have no id")
 
 
 async def test_trouble_and_a_restart(database_url: DatabaseUrl, tmp_path: Path, server: MariaDb, erp: Erp) -> None:
@@ -176,7 +177,7 @@ async def test_trouble_and_a_restart(database_url: DatabaseUrl, tmp_path: Path, 
             with pytest.raises(Trouble, match="cannot be reached"):
                 await read.source.poll()
         with pytest.raises(Trouble, match="cannot be reached"):
-            await read.source.tell([Fate("1", "ready", "")])
+            await read.source.tell([MessageOutcome("1", "ready", "")])
         server.start()
         again = Erp(await connect(server))
         await again.run("insert into orders values (2, 1)")
@@ -191,9 +192,9 @@ async def test_keys_are_found_by_indexes(database_url: DatabaseUrl, tmp_path: Pa
         "insert into orders select seq, repeat('n', 90), '2026-01-01' + interval seq second from seq_1_to_20000",
         "analyze table orders",
     )
-    for order_by, low in (("id", Key("19000", "19000")), ("at", Key("2026-01-01 05:00:00.000000", "18000"))):
+    for order_by, low in (("id", RowKey("19000", "19000")), ("at", RowKey("2026-01-01 05:00:00.000000", "18000"))):
         async with reading(database_url, tmp_path, url=server.url, order_by=order_by) as read:
-            line = Line(choose_dialect(server.url), read.source.desk.chosen)
+            line = TableConnection(choose_dialect(server.url), read.source.context.chosen)
             async with line.open() as (connection, queries):
                 asked = [queries.newer(low, 10), queries.again(low, low, None, 5000), queries.page("500", 10)]
                 for query in asked:

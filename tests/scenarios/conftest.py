@@ -1,4 +1,4 @@
-"""A crew, or a library, on the test's own database."""
+"""Worker processes, or processes of the whole product, on the test's own database."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,32 +8,32 @@ import pytest
 
 from penstock import Penstock
 from penstock.documents import create_collection
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
-from tests.scenarios.crew import Crew
-from tests.scenarios.library import Library
-from tests.scenarios.workshop import TABLES
+from tests.scenarios.product_processes import ProductProcesses
+from tests.scenarios.sample_jobs import TABLES
+from tests.scenarios.worker_processes import WorkerProcesses
 
 
 @pytest.fixture
-async def crew(database_url: DatabaseUrl, tmp_path: Path) -> AsyncIterator[Crew]:
+async def worker_processes(database_url: DatabaseUrl, tmp_path: Path) -> AsyncIterator[WorkerProcesses]:
     connection = await asyncpg.connect(database_url.reveal())
     await connection.execute(TABLES)
     async with Penstock(database_url=database_url, home=tmp_path, pool={"size": 2}) as client:
-        made = Crew(client, connection, tmp_path, {"PENSTOCK_DATABASE_URL": database_url.reveal()})
+        made = WorkerProcesses(client, connection, tmp_path, {"PENSTOCK_DATABASE_URL": database_url.reveal()})
         try:
             yield made
         finally:
-            await made.dismiss()
+            await made.stop()
     await connection.close()
 
 
 @pytest.fixture
-async def library(database_url: DatabaseUrl, tmp_path: Path) -> AsyncIterator[Library]:
+async def product_processes(database_url: DatabaseUrl, tmp_path: Path) -> AsyncIterator[ProductProcesses]:
     connection = await asyncpg.connect(database_url.reveal())
     async with Product(database_url=database_url, home=tmp_path, pool={"size": 4}) as product:
         await create_collection(product.app, "papers")
-        made = Library(product, connection, database_url)
+        made = ProductProcesses(product, connection, database_url)
         try:
             yield made
         finally:

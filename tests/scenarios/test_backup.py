@@ -4,7 +4,11 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.processes import penstock
+
+pytestmark = pytest.mark.slow
 
 
 async def test_a_backup_restores_documents_and_their_bytes(home: Path, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from penstock import Context, Penstock
 from penstock.errors import BadJob
-from tests.scenarios import workshop
-from tests.scenarios.crew import Crew
+from tests.scenarios import sample_jobs
+from tests.scenarios.worker_processes import WorkerProcesses
 
 circle: list[Any] = []
 circle.append(circle)
@@ -53,9 +53,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-async def nothing_was_kept(crew: Crew) -> bool:
+async def nothing_was_kept(worker_processes: WorkerProcesses) -> bool:
     return bool(
-        await crew.connection.fetchval(
+        await worker_processes.connection.fetchval(
             "select not exists (select from penstock.jobs) and not exists (select from penstock.job_keys)"
         )
     )
@@ -64,40 +64,44 @@ async def nothing_was_kept(crew: Crew) -> bool:
 @pytest.mark.parametrize("value", ARGUMENTS.values(), ids=ARGUMENTS)
 def test_arguments_that_cannot_be_kept(value: Any) -> None:
     with pytest.raises(BadJob, match="make"):
-        workshop.make(seconds=value)
+        sample_jobs.make(seconds=value)
 
 
 @pytest.mark.parametrize("text", ["\\u0000", "ü 🙂 '; drop table jobs; --", "\x1f", "x" * 900_000])
-async def test_strange_arguments_that_can_be_kept(crew: Crew, text: str) -> None:
-    job = await crew.client.enqueue(workshop.make(seconds=text))
-    [found] = await crew.connection.fetch("select args ->> 'seconds' as text from penstock.jobs where id = $1", job)
+async def test_strange_arguments_that_can_be_kept(worker_processes: WorkerProcesses, text: str) -> None:
+    job = await worker_processes.client.enqueue(sample_jobs.make(seconds=text))
+    [found] = await worker_processes.connection.fetch(
+        "select args ->> 'seconds' as text from penstock.jobs where id = $1", job
+    )
     assert found["text"] == text
 
 
-async def test_options_that_cannot_be_kept_harm_nobody_else(crew: Crew) -> None:
+async def test_options_that_cannot_be_kept_harm_nobody_else(worker_processes: WorkerProcesses) -> None:
     """All at once, so that they would go out together with a good one."""
-    calls = {name: crew.client.enqueue(workshop.make(), **options) for name, options in OPTIONS.items()}
-    *ends, good = await asyncio.gather(*calls.values(), crew.client.enqueue(workshop.make()), return_exceptions=True)
+    calls = {name: worker_processes.client.enqueue(sample_jobs.make(), **options) for name, options in OPTIONS.items()}
+    *ends, good = await asyncio.gather(
+        *calls.values(), worker_processes.client.enqueue(sample_jobs.make()), return_exceptions=True
+    )
     wrong = {name: repr(end) for name, end in zip(calls, ends, strict=True) if not isinstance(end, BadJob)}
     assert wrong == {}
     assert isinstance(good, int)
-    await crew.client.cancel(good)
-    assert await nothing_was_kept(crew)
+    await worker_processes.client.cancel(good)
+    assert await nothing_was_kept(worker_processes)
 
 
-async def test_one_bad_call_keeps_all_of_many_out(crew: Crew) -> None:
+async def test_one_bad_call_keeps_all_of_many_out(worker_processes: WorkerProcesses) -> None:
     with pytest.raises(BadJob):
-        await crew.client.enqueue_many([workshop.make(), workshop.make(), "make"])  # type: ignore[list-item]
-    assert await nothing_was_kept(crew)
+        await worker_processes.client.enqueue_many([sample_jobs.make(), sample_jobs.make(), "make"])  # type: ignore[list-item]
+    assert await nothing_was_kept(worker_processes)
 
 
 @pytest.mark.parametrize(
     "share", ["ü", "a b", "O'Neil; drop table penstock.jobs", "%_\\", "🙂" * 50, "x" * 200, "null"]
 )
-async def test_a_share_may_be_any_printable_text(crew: Crew, share: str) -> None:
-    job = await crew.client.enqueue(workshop.make(), share=share)
+async def test_a_share_may_be_any_printable_text(worker_processes: WorkerProcesses, share: str) -> None:
+    job = await worker_processes.client.enqueue(sample_jobs.make(), share=share)
     assert (
-        await crew.connection.fetchval(
+        await worker_processes.connection.fetchval(
             "select lane.share from penstock.jobs join penstock.lanes as lane on lane.id = lane where jobs.id = $1", job
         )
         == share
@@ -144,13 +148,13 @@ def test_kinds_that_cannot_be(options: dict[str, Any]) -> None:
         Penstock().job(**({"name": "plain"} | options))(plain)
 
 
-async def test_a_kind_that_nobody_serves_stays_ready(crew: Crew) -> None:
-    await crew.hire("--kinds", "make", "idle")
-    unserved = await crew.client.enqueue(workshop.persist(seconds=0))
-    served = await crew.client.enqueue_many([workshop.make() for _ in range(20)])
-    await crew.until("select count(*) = 20 from effects")
-    story = await crew.story(unserved)
-    assert (story.state, story.attempt, story.outcomes) == ("ready", 0, [])
-    await crew.hire("--kinds", "persist")
-    await crew.until_over()
-    assert await crew.effects() == dict.fromkeys([unserved, *served], 1)
+async def test_a_kind_that_nobody_serves_stays_ready(worker_processes: WorkerProcesses) -> None:
+    await worker_processes.start("--kinds", "make", "idle")
+    unserved = await worker_processes.client.enqueue(sample_jobs.persist(seconds=0))
+    served = await worker_processes.client.enqueue_many([sample_jobs.make() for _ in range(20)])
+    await worker_processes.until("select count(*) = 20 from effects")
+    record = await worker_processes.record(unserved)
+    assert (record.state, record.attempt, record.outcomes) == ("ready", 0, [])
+    await worker_processes.start("--kinds", "persist")
+    await worker_processes.until_over()
+    assert await worker_processes.effects() == dict.fromkeys([unserved, *served], 1)

@@ -3,8 +3,8 @@
 import asyncio
 import random
 
-from tests.scenarios import workshop
-from tests.scenarios.crew import Crew
+from tests.scenarios import sample_jobs
+from tests.scenarios.worker_processes import WorkerProcesses
 
 # It waits until they are gone: a lock that is held afterwards is a new one.
 CUT = """
@@ -18,19 +18,22 @@ where locktype = 'advisory' and granted and classid = hashtext('penstock worker'
 """
 
 
-async def test_a_worker_keeps_its_jobs(crew: Crew) -> None:
+async def test_a_worker_keeps_its_jobs(worker_processes: WorkerProcesses) -> None:
     rng = random.Random(4)
-    await asyncio.gather(*(crew.hire() for _ in range(3)))
-    jobs = await crew.client.enqueue_many([workshop.make(seconds=9) for _ in range(6)])
-    await crew.until("select count(*) = 6 from begun")
+    await asyncio.gather(*(worker_processes.start() for _ in range(3)))
+    jobs = await worker_processes.client.enqueue_many([sample_jobs.make(seconds=9) for _ in range(6)])
+    await worker_processes.until("select count(*) = 6 from begun")
     for _ in range(10):
-        assert await crew.connection.fetchval(CUT) == 3
-        await crew.until(f"select ({HELD}) = 3", within=3)
+        assert await worker_processes.connection.fetchval(CUT) == 3
+        await worker_processes.until(f"select ({HELD}) = 3", within=3)
         await asyncio.sleep(rng.uniform(0, 0.3))  # at any moment of a beat
-    await crew.until_over()
+    await worker_processes.until_over()
 
-    assert {job: [each.outcome for each in tries] for job, tries in (await crew.history()).items()} == {
+    assert {job: [each.outcome for each in tries] for job, tries in (await worker_processes.history()).items()} == {
         job: ["done"] for job in jobs
     }
-    assert await crew.effects() == dict.fromkeys(jobs, 1)
-    assert await crew.connection.fetchval("select count(*) from penstock.workers where gone_at is not null") == 0
+    assert await worker_processes.effects() == dict.fromkeys(jobs, 1)
+    assert (
+        await worker_processes.connection.fetchval("select count(*) from penstock.workers where gone_at is not null")
+        == 0
+    )

@@ -5,10 +5,12 @@ import signal
 import pytest
 
 from penstock.documents import delete_document, list_receipts
-from penstock.search import fold
-from tests.leftovers import count_leftovers
-from tests.scenarios.library import Library
-from tests.scenarios.made import archive, story
+from penstock.search import compact
+from tests.remaining_rows import count_remaining_rows
+from tests.sample_documents import archive, story
+from tests.scenarios.product_processes import ProductProcesses
+
+pytestmark = pytest.mark.slow
 
 FILES = {"long.txt": story(4_000), "packed.zip": archive(first_txt=story(300, 1))}
 # Two at a time: a job whose worker is lost more often is a dead letter, and waits for the next minute.
@@ -28,58 +30,64 @@ def armed(place: str) -> str:
     return f"step:remove-{point}=kill@{passage or 1}"
 
 
-async def numbers(library: Library) -> tuple[list[int], list[int], list[int]]:
-    rows = await library.connection.fetch("select id, document_id, job_id from penstock.versions")
+async def numbers(product_processes: ProductProcesses) -> tuple[list[int], list[int], list[int]]:
+    rows = await product_processes.connection.fetch("select id, document_id, job_id from penstock.versions")
     columns = [[row[name] for row in rows] for name in ("document_id", "id", "job_id")]
     return columns[0], columns[1], columns[2]
 
 
-async def check_nothing_left(library: Library, documents: list[int], versions: list[int], jobs: list[int]) -> None:
-    assert await count_leftovers(library.connection, documents, versions, jobs) == {}
-    assert [path for path in (library.home / "blobs").rglob("*") if path.is_file()] == []
-    receipts = await list_receipts(library.product.app)
+async def check_nothing_left(
+    product_processes: ProductProcesses, documents: list[int], versions: list[int], jobs: list[int]
+) -> None:
+    assert await count_remaining_rows(product_processes.connection, documents, versions, jobs) == {}
+    assert [path for path in (product_processes.home / "blobs").rglob("*") if path.is_file()] == []
+    receipts = await list_receipts(product_processes.product.app)
     assert [each.document for each in receipts] == sorted(set(documents)), "one for each"
     for receipt in receipts:
         assert receipt.verified is not None
         assert set(receipt.verified["counted"].values()) == {0}
         assert "again" not in receipt.removed
-    assert await library.violations() == []
-    assert set((await library.states()).values()) == {"deleted"}
+    assert await product_processes.violations() == []
+    assert set((await product_processes.states()).values()) == {"deleted"}
 
 
 @pytest.mark.parametrize("places", PLACES, ids="+".join)
-async def test_workers_are_killed_while_they_remove(library: Library, places: tuple[str, str]) -> None:
+async def test_workers_are_killed_while_they_remove(
+    product_processes: ProductProcesses, places: tuple[str, str]
+) -> None:
     first, second = places
-    victim = await library.hire(PENSTOCK_TEST_FAILPOINTS=armed(first))
-    added = await library.add(FILES)
-    await library.until("select count(*) = 3 and bool_and(state = 'ready') from penstock.documents")
-    collection = await library.connection.fetchval("select id from penstock.collections")
-    await fold(library.product.app.database, collection, "static")
-    documents, versions, jobs = await numbers(library)
-    before = await count_leftovers(library.connection, documents, versions, jobs)
+    victim = await product_processes.start_worker(PENSTOCK_TEST_FAILPOINTS=armed(first))
+    added = await product_processes.add(FILES)
+    await product_processes.until("select count(*) = 3 and bool_and(state = 'ready') from penstock.documents")
+    collection = await product_processes.connection.fetchval("select id from penstock.collections")
+    await compact(product_processes.product.app.database, collection, "static")
+    documents, versions, jobs = await numbers(product_processes)
+    before = await count_remaining_rows(product_processes.connection, documents, versions, jobs)
     assert before["folded_postings"] > 0
     for document in added.values():
-        await delete_document(library.product.app, document)
+        await delete_document(product_processes.product.app, document)
     assert await victim.end(60) == -signal.SIGKILL, victim.logged
     if second:
-        victim = await library.hire(PENSTOCK_TEST_FAILPOINTS=armed(second))
+        victim = await product_processes.start_worker(PENSTOCK_TEST_FAILPOINTS=armed(second))
         assert await victim.end(60) == -signal.SIGKILL, victim.logged
-    await library.hire()
-    await library.until(VERIFIED, 3, within=60)
-    await check_nothing_left(library, documents, versions, jobs)
+    await product_processes.start_worker()
+    await product_processes.until(VERIFIED, 3, within=60)
+    await check_nothing_left(product_processes, documents, versions, jobs)
 
 
 @pytest.mark.parametrize("place", ["step:embed@2", "step:index@2"])
-async def test_it_is_deleted_while_it_is_processed_and_its_worker_is_killed(library: Library, place: str) -> None:
+async def test_it_is_deleted_while_it_is_processed_and_its_worker_is_killed(
+    product_processes: ProductProcesses, place: str
+) -> None:
     """What the worker has staged is found by who removes; the job that comes back has nothing to do."""
     point, _, passage = place.partition("@")
-    victim = await library.hire(PENSTOCK_TEST_FAILPOINTS=f"{point}=stop@{passage}")
-    added = await library.add({"long.txt": story(60_000)})
-    await library.until("select count(*) > 0 from penstock.chunks")
-    documents, versions, jobs = await numbers(library)
-    await delete_document(library.product.app, added["long.txt"])
+    victim = await product_processes.start_worker(PENSTOCK_TEST_FAILPOINTS=f"{point}=stop@{passage}")
+    added = await product_processes.add({"long.txt": story(60_000)})
+    await product_processes.until("select count(*) > 0 from penstock.chunks")
+    documents, versions, jobs = await numbers(product_processes)
+    await delete_document(product_processes.product.app, added["long.txt"])
     victim.kill()
     await victim.end()
-    await library.hire()
-    await library.until(VERIFIED, 1, within=60)
-    await check_nothing_left(library, documents, versions, jobs)
+    await product_processes.start_worker()
+    await product_processes.until(VERIFIED, 1, within=60)
+    await check_nothing_left(product_processes, documents, versions, jobs)

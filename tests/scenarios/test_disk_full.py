@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.library import Library
-from tests.scenarios.made import story
+from tests.sample_documents import story
+from tests.scenarios.product_processes import ProductProcesses
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -26,16 +28,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-async def test_an_upload_to_a_full_disk_is_refused(library: Library, small_disk: Path) -> None:
-    await library.serve(PENSTOCK_BLOBS__FOLDER=str(small_disk))
-    status, answer = await library.put("large.txt", story(1_000_000))
+async def test_an_upload_to_a_full_disk_is_refused(product_processes: ProductProcesses, small_disk: Path) -> None:
+    await product_processes.start_api(PENSTOCK_BLOBS__FOLDER=str(small_disk))
+    status, answer = await product_processes.put("large.txt", story(1_000_000))
     assert (status, answer["status"]) == (507, 507)
     assert "room" in answer["detail"]
-    assert await library.states() == {}
+    assert await product_processes.states() == {}
     assert [path for path in small_disk.rglob("*") if path.is_file()] == [], "what was written before is gone"
 
-    status, _ = await library.put("small.txt", story(1_000))
+    status, _ = await product_processes.put("small.txt", story(1_000))
     assert status == 202
-    await library.hire(PENSTOCK_BLOBS__FOLDER=str(small_disk))
-    await library.until_over()
-    assert await library.states() == {"small.txt": "ready"}
+    await product_processes.start_worker(PENSTOCK_BLOBS__FOLDER=str(small_disk))
+    await product_processes.until_over()
+    assert await product_processes.states() == {"small.txt": "ready"}

@@ -4,8 +4,9 @@ import signal
 
 import pytest
 
-from tests.scenarios.library import Library
-from tests.scenarios.made import archive, picture, story
+from tests.sample_documents import archive, picture, story
+from tests.scenarios.product_processes import ProductProcesses
+from tests.slow import slow_but_first
 
 FILES = {
     "long.txt": story(60_000),  # several batches of chunks
@@ -26,18 +27,22 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("place", PLACES)
-async def test_it_goes_on_after_a_kill(library: Library, place: str) -> None:
+@pytest.mark.parametrize("place", slow_but_first(PLACES))
+async def test_it_goes_on_after_a_kill(product_processes: ProductProcesses, place: str) -> None:
     point, _, passage = place.partition("@")
     armed = f"{point}=kill@{passage or 1}"
-    victim = await library.hire(PENSTOCK_TEST_FAILPOINTS=armed)
-    await library.add(FILES)
+    victim = await product_processes.start_worker(PENSTOCK_TEST_FAILPOINTS=armed)
+    await product_processes.add(FILES)
     assert await victim.end(60) == -signal.SIGKILL, victim.logged
-    await library.hire()
-    await library.until_over()
-    assert await library.states() == dict.fromkeys([*FILES, "packed.zip!/first.txt", "packed.zip!/second.txt"], "ready")
-    assert await library.violations() == []
-    assert await library.connection.fetchval("select count(*) from penstock.versions") == 5
-    assert await library.connection.fetchval("select count(*) from penstock.events where event = 'ready'") == 5
+    await product_processes.start_worker()
+    await product_processes.until_over()
+    assert await product_processes.states() == dict.fromkeys(
+        [*FILES, "packed.zip!/first.txt", "packed.zip!/second.txt"], "ready"
+    )
+    assert await product_processes.violations() == []
+    assert await product_processes.connection.fetchval("select count(*) from penstock.versions") == 5
+    assert (
+        await product_processes.connection.fetchval("select count(*) from penstock.events where event = 'ready'") == 5
+    )
     charged = "select count(*) from penstock.job_history where failures > 0"
-    assert await library.connection.fetchval(charged) == 0, "a lost worker is nobody's fault"
+    assert await product_processes.connection.fetchval(charged) == 0, "a lost worker is nobody's fault"

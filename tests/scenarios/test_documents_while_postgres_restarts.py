@@ -9,12 +9,15 @@ from typing import Any
 
 import aiohttp
 import asyncpg
+import pytest
 
 from penstock.database import EmbeddedServer
 from penstock.settings import PostgresSettings
 from tests.processes import start
-from tests.scenarios.library import VIOLATIONS
-from tests.scenarios.made import story
+from tests.sample_documents import story
+from tests.scenarios.product_processes import VIOLATIONS
+
+pytestmark = pytest.mark.slow
 
 DOCUMENTS = 40
 

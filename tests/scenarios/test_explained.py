@@ -10,173 +10,182 @@ from penstock.documents import explain_document
 from penstock.engine import Kind
 from penstock.operations import examine
 from penstock.settings import DatabaseUrl
-from tests.documents.conftest import Office, app, office
-from tests.engine.test_budget import Tenant
-from tests.operations.test_doctor import BRITTLE, found, vanished
-from tests.operations.test_upkeep import EACH, small, tenant
+from tests.application import Application, anything, application
+from tests.documents.conftest import DocumentQueue, app, document_queue
+from tests.engine.limited_role import LimitedRole, limited_role
+from tests.operations.advice import BRITTLE, EACH, found, vanished
+from tests.operations.few_connections import limited_application
 from tests.processes import start
-from tests.yard import Yard, anything, yard
 
-__all__ = ["app", "office", "small", "tenant", "yard"]
+__all__ = ["app", "application", "document_queue", "limited_application", "limited_role"]
 
 
-async def why(yard: Yard, reference: object) -> str:
-    code, said = await yard.penstock("why", str(reference))
+async def why(application: Application, reference: object) -> str:
+    code, said = await application.penstock("why", str(reference))
     assert code == 0, said
     return said
 
 
-async def test_no_worker_then_an_unserved_kind(yard: Yard) -> None:
-    job = await yard.enqueue("rest", queue="slow")
-    said = await why(yard, job)
+async def test_no_worker_then_an_unserved_kind(application: Application) -> None:
+    job = await application.enqueue("rest", queue="slow")
+    said = await why(application, job)
     assert (
         "waits for a worker: none is running. None has done so within the last week. Start one with `penstock worker"
         in said
     )
     assert f"  job {job}: rest in the queue slow, share default, priority 0\n" in said
-    assert (await found(yard, "no-worker")).command == "penstock worker module:app"
+    assert (await found(application, "no-worker")).command == "penstock worker module:app"
 
-    served = await yard.worker()
-    await yard.until_state(job, "running")
+    served = await application.worker()
+    await application.until_state(job, "running")
     os.kill(served.pid, signal.SIGINT)
     await served.end()
-    await yard.worker("--queues", "default=1")
-    said = await why(yard, job)
+    await application.worker("--queues", "default=1")
+    said = await why(application, job)
     assert "no live worker serves the kind rest in the queue slow. The last one that served it was" in said
     assert "which left at" in said
-    assert (await found(yard, "unserved-kind")).command == "penstock worker module:app"
+    assert (await found(application, "unserved-kind")).command == "penstock worker module:app"
 
 
-async def test_paused(yard: Yard) -> None:
-    await yard.worker()
-    await yard.penstock("pause", "--kind", "greet", "--reason", "the printer burns")
-    job = await yard.enqueue("greet")
-    said = await why(yard, job)
+async def test_paused(application: Application) -> None:
+    await application.worker()
+    await application.penstock("pause", "--kind", "greet", "--reason", "the printer burns")
+    job = await application.enqueue("greet")
+    said = await why(application, job)
     assert "the kind greet is paused since" in said
     assert "(the printer burns): `penstock resume --kind greet`" in said
-    assert (await found(yard, "paused")).command == "penstock resume --kind greet"
+    assert (await found(application, "paused")).command == "penstock resume --kind greet"
 
 
-async def test_a_breaker_is_open(yard: Yard) -> None:
-    (yard.folder / "brittle.py").write_text(BRITTLE)
-    await yard.worker(place="brittle:app")
-    await yard.enqueue("read", broken=True)
-    finding = await found(yard, "breaker-open")
-    said = await why(yard, await yard.enqueue("read"))
+async def test_a_breaker_is_open(application: Application) -> None:
+    (application.folder / "brittle.py").write_text(BRITTLE)
+    await application.worker(place="brittle:app")
+    await application.enqueue("read", broken=True)
+    finding = await found(application, "breaker-open")
+    said = await why(application, await application.enqueue("read"))
     assert "waits for scanner: its breaker is open since" in said
     assert "OSError: no route" in said
     assert f"When the cause is mended: `{finding.command}`" in said
     assert finding.command == "penstock limits close scanner"
 
 
-async def test_dead_letters_of_one_cause(yard: Yard) -> None:
-    await yard.worker()
-    jobs = [await yard.enqueue("read", n=n) for n in range(3)]
+async def test_dead_letters_of_one_cause(application: Application) -> None:
+    await application.worker()
+    jobs = [await application.enqueue("read", n=n) for n in range(3)]
     for job in jobs:
-        await yard.until_state(job, "dead")
-    said = await why(yard, jobs[0])
+        await application.until_state(job, "dead")
+    said = await why(application, jobs[0])
     assert "is dead after 1 attempt, with Permanent (Permanent): page 0 is torn" in said
     assert f"`penstock dead redrive {jobs[0]}`" in said
     assert "attempt 1 on worker 1: dead after" in said
-    finding = await found(yard, "dead-jobs")
+    finding = await found(application, "dead-jobs")
     assert "3 read jobs have died of the same cause, Permanent: page" in finding.sentence
     assert finding.command.startswith("penstock dead redrive --fingerprint ")
 
 
-async def test_a_poison_document(office: Office) -> None:
+async def test_a_poison_document(document_queue: DocumentQueue) -> None:
     """It takes three workers with it, the last two alone (with real processes: test_document_crash_loop.py)."""
-    made = await office.add("bomb.txt")
-    worker = await office.shop.worker(office.kind)
-    assert await office.shop.claim(worker, queue="documents")
+    made = await document_queue.add("bomb.txt")
+    worker = await document_queue.job_queue.worker(document_queue.kind)
+    assert await document_queue.job_queue.claim(worker, queue="documents")
     for _ in range(2):
-        await office.shop.lose(worker)
-        worker = await office.shop.worker(office.kind)
-        assert await office.shop.claimers[worker].claim_suspect(["documents"])
-    await office.shop.lose(worker)
-    told = await explain_document(office.app, made.id)
+        await document_queue.job_queue.lose(worker)
+        worker = await document_queue.job_queue.worker(document_queue.kind)
+        assert await document_queue.job_queue.claimers[worker].claim_suspect(["documents"])
+    await document_queue.job_queue.lose(worker)
+    told = await explain_document(document_queue.app, made.id)
     assert told.because == "failed"
     assert "has failed (WorkerLost): Its worker was lost 2 times while it ran as the only suspect." in told.sentence
     assert f"When the cause is mended: `penstock documents retry {made.id}`." in told.sentence
-    [finding] = [one for one in await examine(office.app.settings) if one.name == "dead-jobs"]
+    [finding] = [one for one in await examine(document_queue.app.settings) if one.name == "dead-jobs"]
     assert "1 prepare_document job has died, Poison" in finding.sentence
     assert finding.command.startswith("penstock dead redrive --fingerprint ")
 
 
-async def test_a_fair_share_wait(yard: Yard) -> None:
-    await yard.worker("--queues", "slow=1")
+async def test_a_fair_share_wait(application: Application) -> None:
+    await application.worker("--queues", "slow=1")
     for _ in range(3):
-        await yard.until_state(await yard.enqueue("rest", queue="slow", seconds=0.1), "done")  # so that there is a pace
-    await yard.until_state(await yard.enqueue("rest", queue="slow"), "running")
+        await application.until_state(
+            await application.enqueue("rest", queue="slow", seconds=0.1), "done"
+        )  # so that there is a pace
+    await application.until_state(await application.enqueue("rest", queue="slow"), "running")
     for share in ("mill", "weir", "lock"):
-        await yard.client.enqueue_many([Kind("rest", anything, "slow")() for _ in range(30)], share=share)
-    job = await yard.client.enqueue(Kind("rest", anything, "slow")(), share="weir")
-    said = await why(yard, job)
+        await application.client.enqueue_many([Kind("rest", anything, "slow")() for _ in range(30)], share=share)
+    job = await application.client.enqueue(Kind("rest", anything, "slow")(), share="weir")
+    said = await why(application, job)
     assert "is behind 30 jobs in its lane (slow, rest, weir), which takes turns with 2 other lanes" in said
     assert "1 worker serves it, with all 1 slots in use: it should start in about" in said
     assert "earlier with another worker" in said
-    await yard.run("update penstock.jobs set enqueued_at = enqueued_at - interval '10 min' where id = $1", job)
-    answer = await examine(yard.client.settings)
+    await application.run("update penstock.jobs set enqueued_at = enqueued_at - interval '10 min' where id = $1", job)
+    answer = await examine(application.client.settings)
     assert [one.name for one in answer] == []  # its lane's oldest job is young: nobody is starved
-    await yard.run("update penstock.jobs set enqueued_at = enqueued_at - interval '10 min' where state = 'ready'")
-    assert (await found(yard, "old-job")).command == "penstock worker module:app"
+    await application.run(
+        "update penstock.jobs set enqueued_at = enqueued_at - interval '10 min' where state = 'ready'"
+    )
+    assert (await found(application, "old-job")).command == "penstock worker module:app"
 
 
-async def test_a_blocked_event_loop(yard: Yard) -> None:
-    worker = await yard.worker()
-    job = await yard.enqueue("block", seconds=30.0)
-    await yard.until_state(job, "running")
-    finding = await found(yard, "silent-worker", within=25)
+async def test_a_blocked_event_loop(application: Application) -> None:
+    worker = await application.worker()
+    job = await application.enqueue("block", seconds=30.0)
+    await application.until_state(job, "running")
+    finding = await found(application, "silent-worker", within=25)
     assert "its process hangs, or cannot reach the database" in finding.sentence
-    said = await why(yard, job)
+    said = await why(application, job)
     assert "its event loop is blocked by a handler, its machine hangs, or it cannot reach the database" in said
     assert finding.command == "penstock worker module:app", "nobody else is there who could take over"
     os.kill(worker.pid, signal.SIGKILL)
 
 
-async def test_notifications_do_not_arrive(yard: Yard, database_url: DatabaseUrl) -> None:
-    yard.environ["PENSTOCK_DATABASE_DIRECT_URL"] = database_url.with_database("postgres").reveal()
-    answer = await yard.ask("doctor", code=1)
+async def test_notifications_do_not_arrive(application: Application, database_url: DatabaseUrl) -> None:
+    application.environ["PENSTOCK_DATABASE_DIRECT_URL"] = database_url.with_database("postgres").reveal()
+    answer = await application.ask("doctor", code=1)
     [told] = [one for one in answer["findings"] if one["name"] == "notifications"]
     assert "workers poll, and jobs start late" in told["sentence"]
     assert told["command"].startswith("export PENSTOCK_DATABASE_DIRECT_URL='postgresql://")
 
 
-async def test_the_budget_is_too_small(small: Yard, tenant: Tenant) -> None:
+async def test_the_budget_is_too_small(limited_application: Application, limited_role: LimitedRole) -> None:
     """A second worker waits for room; until it is there, nobody serves what only it would."""
-    await tenant.limit(EACH + 4)
-    await small.worker("--queues", "default=1")
-    job = await small.enqueue("rest", queue="slow")
+    await limited_role.limit(EACH + 4)
+    await limited_application.worker("--queues", "default=1")
+    job = await limited_application.enqueue("rest", queue="slow")
     async with start(
-        "-m", "penstock", "worker", "shop:app", environ=small.environ | {"PENSTOCK_POOL__SIZE": "4"}, cwd=small.folder
+        "-m",
+        "penstock",
+        "worker",
+        "shop:app",
+        environ=limited_application.environ | {"PENSTOCK_POOL__SIZE": "4"},
+        cwd=limited_application.folder,
     ) as second:
         await second.until("connections")
-    assert "no live worker serves the kind rest in the queue slow" in await why(small, job)
-    [finding] = [one for one in await examine(small.client.settings) if one.name == "budget"]
+    assert "no live worker serves the kind rest in the queue slow" in await why(limited_application, job)
+    [finding] = [one for one in await examine(limited_application.client.settings) if one.name == "budget"]
     assert f"Another worker needs {EACH}, and would wait" in finding.sentence
     assert finding.command in {"penstock fleet --budget"} or finding.command.startswith("PENSTOCK_POOL__SIZE=")
 
 
-async def test_the_disk_is_full(yard: Yard) -> None:
-    full = [one for one in await examine(yard.client.settings, least_free=2**60) if one.name == "disk-full"]
+async def test_the_disk_is_full(application: Application) -> None:
+    full = [one for one in await examine(application.client.settings, least_free=2**60) if one.name == "disk-full"]
     assert {one.evidence["what"] for one in full} >= {"blobs", "scratch"}
-    job = await yard.enqueue("greet")
-    await yard.run(
+    job = await application.enqueue("greet")
+    await application.run(
         "update penstock.jobs set state = 'later', run_at = penstock.now() + interval '1 min', attempt = 1, error = "
         """'{"type": "StorageFull", "class": "Transient", "message": "There is no room left on the disk."}', """
         "attempts = array[row(1, 1, now(), 1, 'retry', 'There is no room left on the disk.')::penstock.attempt]"
     )
-    said = await why(yard, job)
+    said = await why(application, job)
     assert "failed with StorageFull (Transient): There is no room left on the disk; it is tried again at" in said
 
 
-async def test_a_schedule_does_not_fire(yard: Yard) -> None:
-    await yard.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
-    await yard.run("update penstock.schedules set next_at = next_at - interval '3 hours'")
-    finding = await found(yard, "schedule-overdue")
+async def test_a_schedule_does_not_fire(application: Application) -> None:
+    await application.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
+    await application.run("update penstock.schedules set next_at = next_at - interval '3 hours'")
+    finding = await found(application, "schedule-overdue")
     assert finding.sentence.startswith("1 schedule should have ticked and did not (hourly)")
     assert finding.command == "penstock worker module:app"
-    await yard.worker()
-    await vanished(yard, "schedule-overdue")
-    [row] = await yard.run("select last_job from penstock.schedules")
-    await yard.until_state(row["last_job"], "done")
-    assert "is done: greet ended at" in await why(yard, row["last_job"])
+    await application.worker()
+    await vanished(application, "schedule-overdue")
+    [row] = await application.run("select last_job from penstock.schedules")
+    await application.until_state(row["last_job"], "done")
+    assert "is done: greet ended at" in await why(application, row["last_job"])

@@ -11,14 +11,16 @@ import asyncpg
 import pytest
 
 from penstock.documents import Upload, create_collection, delete_document, find_collection
-from penstock.engine.permits import close_breaker
-from penstock.knowledge.facts import list_facts
-from penstock.pipelines import Product
+from penstock.engine.limits.exchange import close_breaker
+from penstock.knowledge.facts.facts import list_facts
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
-from tests.knowledge.reader import reads
+from tests.knowledge.facts_model import reads
 from tests.models.chat import Chat, chatting, cut
-from tests.scenarios.library import Library
-from tests.scenarios.test_reembedding import at_work
+from tests.product_with_worker import running_worker
+from tests.scenarios.product_processes import ProductProcesses
+
+pytestmark = pytest.mark.slow
 
 TEXT = "\n\n".join(
     f"The gate number {number} is {number} m wide. Ada Byron works for the Gate {number % 3} Works."
@@ -47,13 +49,13 @@ FACTS += (
 )
 
 
-class Reading(Library):
+class Reading(ProductProcesses):
     """With a language model for all processes."""
 
     chat: Chat
 
     async def ask(self, **options: Any) -> list[int]:
-        return await self.product.extracting.ask(await find_collection(self.product.app, "papers"), **options)
+        return await self.product.facts.ask(await find_collection(self.product.app, "papers"), **options)
 
     async def until_read(self, jobs: Sequence[int], within: float = 60) -> None:
         await self.until("select not exists (select from penstock.jobs where id = any ($1))", list(jobs), within=within)
@@ -76,7 +78,7 @@ class Reading(Library):
 
 
 @pytest.fixture
-async def library(database_url: DatabaseUrl, tmp_path: Path) -> AsyncIterator[Reading]:
+async def product_processes(database_url: DatabaseUrl, tmp_path: Path) -> AsyncIterator[Reading]:
     connection = await asyncpg.connect(database_url.reveal())
     async with chatting() as chat:
         chat.usual = reads
@@ -95,21 +97,21 @@ async def library(database_url: DatabaseUrl, tmp_path: Path) -> AsyncIterator[Re
     await connection.close()
 
 
-async def fill(library: Reading, text: str = TEXT) -> int:
-    numbers = await library.add({"report.txt": text.encode()})
-    async with at_work(library.product):
-        await library.until_over()
+async def fill(product_processes: Reading, text: str = TEXT) -> int:
+    numbers = await product_processes.add({"report.txt": text.encode()})
+    async with running_worker(product_processes.product):
+        await product_processes.until_over()
     return numbers["report.txt"]
 
 
 @asynccontextmanager
-async def read_always(library: Reading, document: int) -> AsyncIterator[list[frozenset[str]]]:
+async def read_always(product_processes: Reading, document: int) -> AsyncIterator[list[frozenset[str]]]:
     """What can be found of the document, again and again."""
     seen: list[frozenset[str]] = []
 
     async def look() -> None:
         while True:
-            found = await library.product.app.database.pool.repeat(
+            found = await product_processes.product.app.database.pool.repeat(
                 lambda session: list_facts(session, document, most=1000)
             )
             assert len(found) == len({(fact.start, fact.statement) for fact in found}), "something is there twice"
@@ -125,21 +127,21 @@ async def read_always(library: Reading, document: int) -> AsyncIterator[list[fro
         await asyncio.wait([looking])
 
 
-async def test_killed_in_every_part_it_goes_on(library: Reading) -> None:
+async def test_killed_in_every_part_it_goes_on(product_processes: Reading) -> None:
     """And who looks meanwhile sees all of the old facts or all of the new ones, which are the same."""
-    document = await fill(library)
-    jobs = await library.ask()
-    async with at_work(library.product):
-        await library.until_read(jobs)
-    whole = await library.statements()
+    document = await fill(product_processes)
+    jobs = await product_processes.ask()
+    async with running_worker(product_processes.product):
+        await product_processes.until_read(jobs)
+    whole = await product_processes.statements()
     assert len(whole) >= 60
-    async with read_always(library, document) as seen:
+    async with read_always(product_processes, document) as seen:
         for place in PLACES:
             point, _, passage = place.partition("@")
-            jobs = await library.ask(again=True)
-            victim = await library.hire(
+            jobs = await product_processes.ask(again=True)
+            victim = await product_processes.start_worker(
                 ready=False,
-                module="tests.scenarios.small_batches",
+                module="tests.scenarios.small_batches_worker",
                 PENSTOCK_TEST_FAILPOINTS=f"{point}=kill@{passage}",
             )
             try:
@@ -147,92 +149,92 @@ async def test_killed_in_every_part_it_goes_on(library: Reading) -> None:
             except TimeoutError:
                 raise AssertionError(f"{place} was not reached:\n{victim.logged}") from None
             assert code == -signal.SIGKILL, (place, victim.logged)
-            async with at_work(library.product):
-                await library.until_read(jobs)
-                await library.tidy()
-            assert await library.statements() == whole, place
-            assert await library.orphans() == 0, place
+            async with running_worker(product_processes.product):
+                await product_processes.until_read(jobs)
+                await product_processes.tidy()
+            assert await product_processes.statements() == whole, place
+            assert await product_processes.orphans() == 0, place
     assert set(seen) == {frozenset(whole)}
-    assert await library.violations() == []
+    assert await product_processes.violations() == []
     dead = "select count(*) from penstock.job_history where failures > 0"
-    assert await library.connection.fetchval(dead) == 0, "a lost worker is nobody's fault"
+    assert await product_processes.connection.fetchval(dead) == 0, "a lost worker is nobody's fault"
 
 
-async def test_the_model_is_away_and_comes_back(library: Reading) -> None:
+async def test_the_model_is_away_and_comes_back(product_processes: Reading) -> None:
     """Its breaker opens, jobs wait and no try is spent; when it is back, all is read."""
-    await fill(library, "\n\n".join(f"{TEXT} It is part {part}." for part in range(8)))  # some 40 windows
-    library.chat.usual = cut
+    await fill(product_processes, "\n\n".join(f"{TEXT} It is part {part}." for part in range(8)))  # some 40 windows
+    product_processes.chat.usual = cut
     limits = "select opened_at is not null from penstock.limits where name = 'llm-main'"
-    jobs = await library.ask()
-    async with at_work(library.product):
-        await library.until(limits)
-        asked = len(library.chat.asked)
-        waiting = await library.connection.fetchval(
+    jobs = await product_processes.ask()
+    async with running_worker(product_processes.product):
+        await product_processes.until(limits)
+        asked = len(product_processes.chat.asked)
+        waiting = await product_processes.connection.fetchval(
             "select job.id from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane "
             "where kind = 'extract_window' and job.state = 'ready' and attempt = 0 order by job.id limit 1"
         )
-        explained = await library.product.app.why(waiting)
+        explained = await product_processes.product.app.why(waiting)
         assert "waits for llm-main: its breaker is open since" in explained.sentence
-        assert len(library.chat.asked) == asked, "nobody asks while it is open"
-        assert await library.statements() == []
-        library.chat.usual = reads
-        async with library.product.app.database.pool.transaction() as tx:
+        assert len(product_processes.chat.asked) == asked, "nobody asks while it is open"
+        assert await product_processes.statements() == []
+        product_processes.chat.usual = reads
+        async with product_processes.product.app.database.pool.transaction() as tx:
             await close_breaker(tx, "llm-main")
-        await library.until_read(jobs)
-        assert len(await library.statements()) >= 60
-        await library.tidy()
-    assert await library.violations() == []
+        await product_processes.until_read(jobs)
+        assert len(await product_processes.statements()) >= 60
+        await product_processes.tidy()
+    assert await product_processes.violations() == []
 
 
-async def held(library: Reading) -> tuple[asyncio.Event, asyncio.Event]:
+async def held(product_processes: Reading) -> tuple[asyncio.Event, asyncio.Event]:
     """The model takes the next questions, and answers none of them until it is let."""
     entered, let = asyncio.Event(), asyncio.Event()
-    library.chat.entered = entered.set
+    product_processes.chat.entered = entered.set
 
     async def slowly(request: Any, asked: dict[str, Any]) -> Any:
         await let.wait()
         return await reads(request, asked)
 
-    library.chat.usual = slowly
+    product_processes.chat.usual = slowly
     return entered, let
 
 
-async def test_the_document_is_deleted_meanwhile(library: Reading) -> None:
-    document = await fill(library)
-    entered, let = await held(library)
-    jobs = await library.ask()
-    async with at_work(library.product):
+async def test_the_document_is_deleted_meanwhile(product_processes: Reading) -> None:
+    document = await fill(product_processes)
+    entered, let = await held(product_processes)
+    jobs = await product_processes.ask()
+    async with running_worker(product_processes.product):
         await entered.wait()
-        await delete_document(library.product.app, document)
+        await delete_document(product_processes.product.app, document)
         let.set()
-        await library.until_read(jobs)
-        await library.until("select exists (select from penstock.receipts where verified_at is not null)")
-        await library.tidy()
+        await product_processes.until_read(jobs)
+        await product_processes.until("select exists (select from penstock.receipts where verified_at is not null)")
+        await product_processes.tidy()
     for table in ("facts", "entities", "mentions", "extractions", "extraction_windows", "pages"):
-        assert await library.connection.fetchval(f"select count(*) from penstock.{table}") == 0, table
-    assert await library.violations() == []
+        assert await product_processes.connection.fetchval(f"select count(*) from penstock.{table}") == 0, table
+    assert await product_processes.violations() == []
 
 
-async def test_the_document_is_replaced_meanwhile(library: Reading) -> None:
-    document = await fill(library)
-    entered, let = await held(library)
-    jobs = await library.ask()
-    async with at_work(library.product):
+async def test_the_document_is_replaced_meanwhile(product_processes: Reading) -> None:
+    document = await fill(product_processes)
+    entered, let = await held(product_processes)
+    jobs = await product_processes.ask()
+    async with running_worker(product_processes.product):
         await entered.wait()
 
         async def pieces() -> AsyncIterator[bytes]:
             yield b"The gate is 99 m wide now. It was painted in 2024."
 
-        await library.product.intake.accept(Upload("papers", "report.txt", pieces(), replace=True))
-        await library.until_over()
+        await product_processes.product.intake.accept(Upload("papers", "report.txt", pieces(), replace=True))
+        await product_processes.until_over()
         let.set()
-        await library.until_read(jobs)
-        assert await library.statements() == [], "what was read is of the old version"
-        await library.until_read(await library.ask())
-        await library.tidy()
-    assert await library.statements() == ["It was painted in 2024.", "The gate is 99 m wide now."]
-    found = await library.product.app.database.pool.repeat(lambda session: list_facts(session, document))
-    assert {fact.quote for fact in found} == set(await library.statements())
-    assert await library.orphans() == 0
-    assert await library.connection.fetchval("select count(*) from penstock.extraction_windows") == 1
-    assert await library.violations() == []
+        await product_processes.until_read(jobs)
+        assert await product_processes.statements() == [], "what was read is of the old version"
+        await product_processes.until_read(await product_processes.ask())
+        await product_processes.tidy()
+    assert await product_processes.statements() == ["It was painted in 2024.", "The gate is 99 m wide now."]
+    found = await product_processes.product.app.database.pool.repeat(lambda session: list_facts(session, document))
+    assert {fact.quote for fact in found} == set(await product_processes.statements())
+    assert await product_processes.orphans() == 0
+    assert await product_processes.connection.fetchval("select count(*) from penstock.extraction_windows") == 1
+    assert await product_processes.violations() == []

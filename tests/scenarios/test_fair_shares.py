@@ -10,7 +10,8 @@ import pytest
 
 from penstock import Context, Penstock
 from penstock.settings import DatabaseUrl
-from tests.waiting import until
+from tests.polling import until
+from tests.slow import slow_but_first
 
 
 class Ledger:
@@ -48,6 +49,7 @@ def make_ledger(database_url: DatabaseUrl, tmp_path: Path) -> MakeLedger:
     return lambda seconds: Ledger(database_url, tmp_path, seconds)
 
 
+@pytest.mark.slow
 async def test_a_huge_backlog_delays_nobody_else(make_ledger: MakeLedger) -> None:
     ledger = make_ledger(0.01)
     others = [f"tenant-{number}" for number in range(49)]
@@ -65,7 +67,7 @@ async def test_a_huge_backlog_delays_nobody_else(make_ledger: MakeLedger) -> Non
     assert beside <= 20  # its part is 5, and some were in the buffer (4 to 9 measured)
 
 
-@pytest.mark.parametrize("concurrency", [1, 4, 20])
+@pytest.mark.parametrize("concurrency", slow_but_first([4, 1, 20]))
 async def test_weights_count(make_ledger: MakeLedger, concurrency: int) -> None:
     ledger = make_ledger(0.01)
     async with ledger.app:
@@ -82,6 +84,7 @@ async def test_weights_count(make_ledger: MakeLedger, concurrency: int) -> None:
     assert 54 <= got["other"] <= 106
 
 
+@pytest.mark.slow
 async def test_a_hundred_paused_tenants_hide_nobody(make_ledger: MakeLedger) -> None:
     """More closed lanes than one look sees: those behind them have their turn at once."""
     ledger = make_ledger(0.0)

@@ -3,10 +3,14 @@
 import signal
 from pathlib import Path
 
-from tests.processes import start
-from tests.yard import Yard, yard
+import pytest
 
-__all__ = ["yard"]
+from tests.application import Application, application
+from tests.processes import start
+
+pytestmark = pytest.mark.slow
+
+__all__ = ["application"]
 
 SETTINGS = """
 [sources.scans]
@@ -38,28 +42,28 @@ print("written", slow.name and (top / "slow.txt").stat().st_size, flush=True)
 PLACES = ("step:receive=kill@2", "before-commit=kill@3")
 
 
-async def test_every_file_is_one_document_and_complete(yard: Yard, tmp_path: Path) -> None:
+async def test_every_file_is_one_document_and_complete(application: Application, tmp_path: Path) -> None:
     top = tmp_path / "in"
     top.mkdir()
     (tmp_path / "penstock.toml").write_text(SETTINGS.format(folder=top))
     async with start("-c", WRITE, str(top)) as writer:
         for place in PLACES:
-            victim = await yard.worker(place="", PENSTOCK_TEST_FAILPOINTS=place)
+            victim = await application.worker(place="", PENSTOCK_TEST_FAILPOINTS=place)
             assert await victim.end(60) == -signal.SIGKILL, victim.printed
-        await yard.worker(place="")
+        await application.worker(place="")
         printed = await writer.until("written")
     size = int(printed.split()[1])
     files = sorted(["broken.pdf", "slow.txt", *(f"quick/{number:02}.txt" for number in range(QUICK))])
     told = (
         "select from (select count(*) from penstock.inbox where told in ('ready', 'failed')) as told where count >= $1"
     )
-    await yard.until(told, len(files), within=60)
+    await application.until(told, len(files), within=60)
 
-    documents = await yard.run("select name, state, version_id from penstock.documents order by name")
+    documents = await application.run("select name, state, version_id from penstock.documents order by name")
     assert {row["name"]: row["state"] for row in documents} == dict.fromkeys(files, "ready") | {"broken.pdf": "failed"}
-    [versions] = await yard.run("select count(*) from penstock.versions")
+    [versions] = await application.run("select count(*) from penstock.versions")
     assert versions["count"] == len(files), "each was taken once"
-    [slow] = await yard.run(
+    [slow] = await application.run(
         "select blob.size from penstock.documents as document join penstock.versions as version on version.id = version_id "
         "join penstock.blobs as blob on blob.id = blob_id where document.name = 'slow.txt'"
     )

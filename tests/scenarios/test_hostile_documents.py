@@ -22,8 +22,10 @@ from tests.hostile.file import ANY, File
 from tests.hostile.files import hostile_files
 from tests.hostile.names import DOCUMENT, NAMES, Name
 from tests.hostile.verdict import INNER, LONGEST_SENTENCE
-from tests.scenarios.library import Library
-from tests.scenarios.made import story
+from tests.sample_documents import story
+from tests.scenarios.product_processes import ProductProcesses
+
+pytestmark = pytest.mark.slow
 
 CORPUS = Path(__file__).parents[2].parent / "shared/corpus/hostile"
 TENTH = int(os.environ.get("PENSTOCK_TEST_TENTH", time.localtime().tm_yday % 10))
@@ -59,39 +61,39 @@ class End:
 
 
 @pytest.mark.timeout(300)
-async def test_hostile_documents_of_today(library: Library) -> None:
+async def test_hostile_documents_of_today(product_processes: ProductProcesses) -> None:
     files = {file.name: file for file in hostile_files()[TENTH::10]}
     assert len(files) > 50
-    await send_and_judge(library, files, within=200)
+    await send_and_judge(product_processes, files, within=200)
 
 
 @pytest.mark.real
 @pytest.mark.timeout(1200)
-async def test_all_hostile_documents(library: Library) -> None:
+async def test_all_hostile_documents(product_processes: ProductProcesses) -> None:
     files = {file.name: file for file in hostile_files()}
     if CORPUS.exists():
         files |= {path.name: File(path.name, path.read_bytes, "either") for path in CORPUS.iterdir()}
-    await send_and_judge(library, files, within=1000)
+    await send_and_judge(product_processes, files, within=1000)
 
 
-async def send_and_judge(library: Library, files: Mapping[str, File], within: float) -> None:
-    await library.serve()
-    hand = await library.hire()
+async def send_and_judge(product_processes: ProductProcesses, files: Mapping[str, File], within: float) -> None:
+    await product_processes.start_api()
+    hand = await product_processes.start_worker()
     async with watched_memory(hand.pid) as largest:
-        statuses = {name: (await library.put(name, file.content()))[0] for name, file in files.items()}
-        statuses |= {name: (await library.put(name, content))[0] for name, content in GOOD.items()}
+        statuses = {name: (await product_processes.put(name, file.content()))[0] for name, file in files.items()}
+        statuses |= {name: (await product_processes.put(name, content))[0] for name, content in GOOD.items()}
         assert {name: status for name, status in statuses.items() if status != 202} == {}
-        await library.until_over(within=within)
+        await product_processes.until_over(within=within)
     assert hand.running, hand.logged[-3000:]
     assert max(largest) < MEMORY_MOST
-    ends = [End(**dict(row)) for row in await library.connection.fetch(ENDS)]
+    ends = [End(**dict(row)) for row in await product_processes.connection.fetch(ENDS)]
     found = [complaint for end in ends for complaint in complaints(end, files.get(end.name) if end.sent else None)]
     assert not found, f"the tenth was {TENTH}:\n" + "\n".join(found)
     states = {end.name: end.state for end in ends}
     assert [name for name in GOOD if states[name] != "ready"] == []
     assert set(files) <= set(states)
-    assert await library.violations() == []
-    hits = await library.get("/api/search?q=turbine+gate&collection=papers&k=5")
+    assert await product_processes.violations() == []
+    hits = await product_processes.get("/api/search?q=turbine+gate&collection=papers&k=5")
     assert hits["hits"]
 
 
@@ -141,9 +143,9 @@ async def watched_memory(pid: int) -> AsyncIterator[list[int]]:
         watching.cancel()
 
 
-async def test_hostile_names_are_kept_or_refused_with_a_sentence(library: Library) -> None:
-    await library.serve()
-    answers = {name.what: await send_named(library, name) for name in NAMES}
+async def test_hostile_names_are_kept_or_refused_with_a_sentence(product_processes: ProductProcesses) -> None:
+    await product_processes.start_api()
+    answers = {name.what: await send_named(product_processes, name) for name in NAMES}
     wrong = []
     for name in NAMES:
         status, answer = answers[name.what]
@@ -152,16 +154,16 @@ async def test_hostile_names_are_kept_or_refused_with_a_sentence(library: Librar
         if name.kept is not None and (status, answer.get("name")) != (202, name.kept):
             wrong.append(f"{name.what}: {status} {answer}")
     assert not wrong, "\n".join(wrong)
-    hand = await library.hire()
-    await library.until_over()
+    hand = await product_processes.start_worker()
+    await product_processes.until_over()
     assert hand.running
-    assert await library.states() == {name.kept: "ready" for name in NAMES if name.kept is not None}
-    for path in library.home.rglob("*"):  # no name of a document is ever one of a file
+    assert await product_processes.states() == {name.kept: "ready" for name in NAMES if name.kept is not None}
+    for path in product_processes.home.rglob("*"):  # no name of a document is ever one of a file
         assert not {"con", "nul.txt", "passwd", ".env"} & set(path.parts)
 
 
-async def send_named(library: Library, name: Name) -> tuple[int, dict[str, Any]]:
+async def send_named(product_processes: ProductProcesses, name: Name) -> tuple[int, dict[str, Any]]:
     """Each byte as the client would have to write it."""
-    address = f"{library.address}/api/collections/papers/documents/{quote(name.raw, safe='')}"
-    async with library.http.put(URL(address, encoded=True), data=DOCUMENT) as answer:
+    address = f"{product_processes.address}/api/collections/papers/documents/{quote(name.raw, safe='')}"
+    async with product_processes.http.put(URL(address, encoded=True), data=DOCUMENT) as answer:
         return answer.status, await answer.json(content_type=None)

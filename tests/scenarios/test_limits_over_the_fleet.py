@@ -10,12 +10,14 @@ import pytest
 from aiohttp import web
 
 from penstock.engine import Kind
-from tests.scenarios.crew import Crew
-from tests.waiting import until
+from tests.polling import until
+from tests.scenarios.worker_processes import WorkerProcesses
+
+pytestmark = pytest.mark.slow
 
 
 async def anything(ctx: Any) -> None:
-    """Stands for handlers that are declared in the workshop."""
+    """Stands for handlers that are declared in the sample jobs."""
 
 
 call, call_alone = Kind("call", anything), Kind("call_alone", anything)
@@ -54,15 +56,17 @@ async def server() -> AsyncIterator[Server]:
     await runner.cleanup()
 
 
-async def test_never_more_than_the_limit_and_freed_when_a_worker_is_killed(crew: Crew, server: Server) -> None:
-    doomed, other = [await crew.hire(WORKSHOP_SERVICE=server.address) for _ in range(2)]
-    await crew.client.enqueue_many([each() for _ in range(250) for each in (call, call_alone)])
+async def test_never_more_than_the_limit_and_freed_when_a_worker_is_killed(
+    worker_processes: WorkerProcesses, server: Server
+) -> None:
+    doomed, other = [await worker_processes.start(SAMPLE_JOBS_SERVICE=server.address) for _ in range(2)]
+    await worker_processes.client.enqueue_many([each() for _ in range(250) for each in (call, call_alone)])
     await until(lambda: all(server.calls[str(hand.pid)] > 30 for hand in (doomed, other)))
     doomed.kill()
     killed_at = time.monotonic()
     await until(lambda: server.inside[str(other.pid)] == 5, within=10)
     assert time.monotonic() - killed_at < 5, "by the lock, long before the lease of 15 s ends"
-    await crew.until_over()
+    await worker_processes.until_over()
     assert server.most == 5, "all of it is used, and never more"
-    assert await crew.charged() == 0
-    assert len(await crew.history()) == 500
+    assert await worker_processes.charged() == 0
+    assert len(await worker_processes.history()) == 500

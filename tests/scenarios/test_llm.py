@@ -6,18 +6,20 @@ from typing import Any
 
 import pytest
 
+from tests.application import Application, application
 from tests.models.chat import Chat, answers, chatting, cut
-from tests.waiting import until
-from tests.yard import Yard, yard
+from tests.polling import until
 
-__all__ = ["yard"]
+pytestmark = pytest.mark.slow
+
+__all__ = ["application"]
 
 ASKING = """
 from penstock import Penstock
-from penstock.pipelines.completing import Completing
+from penstock.pipelines.llm import LlmRequests
 
 app = Penstock()
-completing = Completing(app)
+llm = LlmRequests(app)
 """
 QUESTIONS = 120
 IN_FLIGHT = 12
@@ -38,14 +40,14 @@ async def chat() -> AsyncIterator[Chat]:
         yield known
 
 
-async def pass_time(yard: Yard, seconds: int) -> None:
+async def pass_time(application: Application, seconds: int) -> None:
     """In steps so small that no worker looks silent."""
     for _ in range(0, seconds, 5):
-        await yard.run("update penstock.test_clock set shift = shift + interval '5 seconds'")
-        await yard.until(BEATEN)
+        await application.run("update penstock.test_clock set shift = shift + interval '5 seconds'")
+        await application.until(BEATEN)
 
 
-async def test_an_outage_and_a_kill_lose_no_question_and_spend_no_try(yard: Yard, chat: Chat) -> None:
+async def test_an_outage_and_a_kill_lose_no_question_and_spend_no_try(application: Application, chat: Chat) -> None:
     """Each question ends with its own answer, once; and none of them is charged for the time without a model."""
     away = asyncio.Event()
 
@@ -55,16 +57,16 @@ async def test_an_outage_and_a_kill_lose_no_question_and_spend_no_try(yard: Yard
         return await reply(request, asked)
 
     chat.usual = echo
-    yard.environ |= {
+    application.environ |= {
         "PENSTOCK_LLMS__MAIN__URL": chat.url,
         "PENSTOCK_LLMS__MAIN__MODEL": "gpt-tiny",
         "PENSTOCK_LLMS__MAIN__PERMITS": str(2 * IN_FLIGHT),
         "PENSTOCK_LLMS__MAIN__RETRIES": "1",
     }
-    (yard.folder / "asking.py").write_text(ASKING)
-    first, second = [await yard.worker(place="asking:app") for _ in range(2)]
+    (application.folder / "asking.py").write_text(ASKING)
+    first, second = [await application.worker(place="asking:app") for _ in range(2)]
     jobs = {
-        await yard.enqueue(
+        await application.enqueue(
             "llm.complete.main", queue="llm", messages=[{"role": "user", "content": f"{number}"}]
         ): number
         for number in range(QUESTIONS)
@@ -73,21 +75,21 @@ async def test_an_outage_and_a_kill_lose_no_question_and_spend_no_try(yard: Yard
     first.process.kill()
     await until(lambda: chat.inside >= 2, within=20)
     away.set()
-    await yard.until("select from penstock.limits where name = 'llm-main' and opened_at is not null")
-    third = await yard.worker(place="asking:app")
-    [(trips,)] = await yard.run("select trips from penstock.limits where name = 'llm-main'")
-    await pass_time(yard, 30 * trips)  # somebody probes, and the model is still away
-    await yard.until("select from penstock.limits where name = 'llm-main' and trips > $1", trips)
-    assert await yard.run("select from penstock.jobs where state = 'dead' or failures > 0") == []
+    await application.until("select from penstock.limits where name = 'llm-main' and opened_at is not null")
+    third = await application.worker(place="asking:app")
+    [(trips,)] = await application.run("select trips from penstock.limits where name = 'llm-main'")
+    await pass_time(application, 30 * trips)  # somebody probes, and the model is still away
+    await application.until("select from penstock.limits where name = 'llm-main' and trips > $1", trips)
+    assert await application.run("select from penstock.jobs where state = 'dead' or failures > 0") == []
 
     away.clear()
     for _ in range(2):
-        await pass_time(yard, 60)
-    await yard.until(f"select 1 from ({ENDED}) as ended having count(*) >= {QUESTIONS}", within=60)
-    ended = await yard.run(ENDED)
+        await pass_time(application, 60)
+    await application.until(f"select 1 from ({ENDED}) as ended having count(*) >= {QUESTIONS}", within=60)
+    ended = await application.run(ENDED)
     assert {row["id"]: row["text"] for row in ended} == {job: f"answer to {number}" for job, number in jobs.items()}
     assert (len(ended), {row["failures"] for row in ended}) == (QUESTIONS, {0})
-    assert await yard.run("select from penstock.limits where opened_at is not null") == []
+    assert await application.run("select from penstock.limits where opened_at is not null") == []
     for worker in (second, third):
         worker.process.terminate()
         await worker.end()

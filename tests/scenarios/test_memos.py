@@ -12,13 +12,15 @@ from typing import Any
 import asyncpg
 import pytest
 
-from penstock.engine.permits import close_breaker
+from penstock.engine.limits.exchange import close_breaker
 from penstock.memos import Message, post
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
-from tests.memos.keeper import Keeper, llms, working
+from tests.memos.memo_model import MemoModel, llms, working
 from tests.models.chat import chatting, cut
-from tests.scenarios.library import Library
+from tests.scenarios.product_processes import ProductProcesses
+
+pytestmark = pytest.mark.slow
 
 STREAMS = ("mill", "ferry")
 THINGS = ("gate", "weir", "turbine")  # each is now of this colour, now of that one
@@ -34,10 +36,10 @@ CHAINS = [
 
 
 @pytest.fixture
-async def keeper() -> AsyncIterator[Keeper]:
+async def memo_model() -> AsyncIterator[MemoModel]:
     """Remembers each message, and judges by colour: the same thing in the same one, or in another."""
     async with chatting() as chat:
-        made = Keeper(chat)
+        made = MemoModel(chat)
         made.judge = judge
         yield made
 
@@ -50,17 +52,19 @@ def judge(older: str, newer: str) -> str:
 
 
 @pytest.fixture
-async def library(database_url: DatabaseUrl, tmp_path: Path, keeper: Keeper) -> AsyncIterator[Library]:
+async def product_processes(
+    database_url: DatabaseUrl, tmp_path: Path, memo_model: MemoModel
+) -> AsyncIterator[ProductProcesses]:
     connection = await asyncpg.connect(database_url.reveal())
     chosen: dict[str, Any] = {
-        "llms": llms(keeper.chat),
+        "llms": llms(memo_model.chat),
         "memos": {"check_every": "1s", "batch": 4},
         "extraction": {"children": 1},
     }
     async with Product(database_url=database_url, home=tmp_path, pool={"size": 4}, **chosen) as product:
-        made = Library(product, connection, database_url)
+        made = ProductProcesses(product, connection, database_url)
         made._environ |= {"PENSTOCK_POOL__SIZE": "4", "PENSTOCK_EXTRACTION__CHILDREN": "1"}
-        made._environ |= {"PENSTOCK_LLMS__MAIN__URL": keeper.chat.url, "PENSTOCK_LLMS__MAIN__MODEL": "gpt-tiny"}
+        made._environ |= {"PENSTOCK_LLMS__MAIN__URL": memo_model.chat.url, "PENSTOCK_LLMS__MAIN__MODEL": "gpt-tiny"}
         made._environ |= {"PENSTOCK_MEMOS__CHECK_EVERY": "1s", "PENSTOCK_MEMOS__BATCH": "4"}
         try:
             yield made
@@ -102,16 +106,16 @@ class Talk:
             await talking
 
 
-async def settled(library: Library) -> None:
-    await library.until("select not exists (select from penstock.streams where last > done)", within=60)
+async def settled(product_processes: ProductProcesses) -> None:
+    await product_processes.until("select not exists (select from penstock.streams where last > done)", within=60)
     busy = "select from penstock.jobs join penstock.lanes on lanes.id = lane where kind = 'memo.batch'"
-    await library.until(f"select not exists ({busy})", within=30)
+    await product_processes.until(f"select not exists ({busy})", within=30)
 
 
-async def each_message_counts_once(library: Library, talk: Talk) -> None:
+async def each_message_counts_once(product_processes: ProductProcesses, talk: Talk) -> None:
     """One memo for each message, made of it, whatever it was merged into or superseded by; one live memo for each thing."""
     for stream, texts in talk.said.items():
-        rows = await library.connection.fetch(
+        rows = await product_processes.connection.fetch(
             """
             select memo.text, memo.state, memo.id,
               (select array_agg(message.text) from penstock.memo_messages as link join penstock.messages as message
@@ -127,64 +131,66 @@ async def each_message_counts_once(library: Library, talk: Talk) -> None:
         assert len(live) == sum(row["state"] == "live" for row in rows), "one for each thing"
         assert live == newest, "the last word counts"
         messages = "select count(*) from penstock.messages join penstock.streams on id = stream_id where name = $1"
-        assert await library.connection.fetchval(messages, stream) == len(texts)
+        assert await product_processes.connection.fetchval(messages, stream) == len(texts)
     charged = "select count(*) from penstock.job_history where failures > 0"
-    assert await library.connection.fetchval(charged) == 0, "a lost worker is nobody's fault"
-    assert await library.connection.fetchval("select count(*) from penstock.jobs where state = 'dead'") == 0
-    assert await library.violations() == []
+    assert await product_processes.connection.fetchval(charged) == 0, "a lost worker is nobody's fault"
+    assert await product_processes.connection.fetchval("select count(*) from penstock.jobs where state = 'dead'") == 0
+    assert await product_processes.violations() == []
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain[0]} to {chain[-1]}")
-async def test_workers_are_killed_while_people_talk(library: Library, chain: list[str]) -> None:
-    talk = Talk(library.product)
+async def test_workers_are_killed_while_people_talk(product_processes: ProductProcesses, chain: list[str]) -> None:
+    talk = Talk(product_processes.product)
     for place in chain:
         point, _, passage = place.partition("=")
         async with talk.going_on():
-            victim = await library.hire(PENSTOCK_TEST_FAILPOINTS=f"{point}=kill@{passage or 1}")
+            victim = await product_processes.start_worker(PENSTOCK_TEST_FAILPOINTS=f"{point}=kill@{passage or 1}")
             assert await victim.end(60) == -signal.SIGKILL, (place, victim.logged)
-    async with working(library.product):
-        await settled(library)
+    async with working(product_processes.product):
+        await settled(product_processes)
     assert min(map(len, talk.said.values())) > 4
-    await each_message_counts_once(library, talk)
+    await each_message_counts_once(product_processes, talk)
 
 
-async def test_the_model_goes_away_and_comes_back(library: Library, keeper: Keeper) -> None:
+async def test_the_model_goes_away_and_comes_back(product_processes: ProductProcesses, memo_model: MemoModel) -> None:
     """Its breaker opens, messages wait, and when it is back all of them are read, in their order."""
-    talk = Talk(library.product)
-    async with working(library.product):
+    talk = Talk(product_processes.product)
+    async with working(product_processes.product):
         async with talk.going_on():
-            await library.until("select count(*) > 4 from penstock.memos")
-            keeper.chat.usual = cut
-            await library.until("select exists (select from penstock.limits where opened_at is not null)")
-            made = await library.connection.fetchval("select count(*) from penstock.memos")
-            await library.until(f"select max(last - done) > 8 from penstock.streams where {made} >= 0")
-            assert await library.connection.fetchval("select count(*) from penstock.memos") <= made + 8
-        keeper.chat.usual = keeper.reply
-        async with library.product.app.transaction() as tx:
+            await product_processes.until("select count(*) > 4 from penstock.memos")
+            memo_model.chat.usual = cut
+            await product_processes.until("select exists (select from penstock.limits where opened_at is not null)")
+            made = await product_processes.connection.fetchval("select count(*) from penstock.memos")
+            await product_processes.until(f"select max(last - done) > 8 from penstock.streams where {made} >= 0")
+            assert await product_processes.connection.fetchval("select count(*) from penstock.memos") <= made + 8
+        memo_model.chat.usual = memo_model.reply
+        async with product_processes.product.app.transaction() as tx:
             await tx.execute("update penstock.test_clock set shift = shift + interval '2 minutes'")
             await close_breaker(tx, "llm-main")
-        await settled(library)
-    await library.connection.execute("update penstock.job_history set failures = 0")  # those of the model are its own
-    await each_message_counts_once(library, talk)
+        await settled(product_processes)
+    await product_processes.connection.execute(
+        "update penstock.job_history set failures = 0"
+    )  # those of the model are its own
+    await each_message_counts_once(product_processes, talk)
 
 
-async def test_a_stream_is_deleted_while_its_workers_are_killed(library: Library) -> None:
+async def test_a_stream_is_deleted_while_its_workers_are_killed(product_processes: ProductProcesses) -> None:
     """Nothing of it is left, and the other one is as it was."""
-    talk = Talk(library.product)
-    async with working(library.product):
+    talk = Talk(product_processes.product)
+    async with working(product_processes.product):
         for _ in range(6):
             for stream in STREAMS:
                 await talk.say(stream)
-        await settled(library)
+        await settled(product_processes)
     await talk.say("mill")  # there is something to read when it is deleted
-    old = await library.product.remembering.delete_stream("mill", tenant="default")
+    old = await product_processes.product.memos.delete_stream("mill", tenant="default")
     for place in ("step:remove-memos", "step:remove-messages"):
-        victim = await library.hire(PENSTOCK_TEST_FAILPOINTS=f"{place}=kill")
+        victim = await product_processes.start_worker(PENSTOCK_TEST_FAILPOINTS=f"{place}=kill")
         assert await victim.end(60) == -signal.SIGKILL, (place, victim.logged)
-    async with working(library.product):
-        await library.until("select not exists (select from penstock.streams where id = $1)", old)
+    async with working(product_processes.product):
+        await product_processes.until("select not exists (select from penstock.streams where id = $1)", old)
     for table in ("messages", "memos", "memo_messages"):
         left = f"select count(*) from penstock.{table} where stream_id = $1"
-        assert await library.connection.fetchval(left, old) == 0, table
+        assert await product_processes.connection.fetchval(left, old) == 0, table
     talk.said.pop("mill")
-    await each_message_counts_once(library, talk)
+    await each_message_counts_once(product_processes, talk)

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from tests.scenarios import workshop
-from tests.scenarios.crew import Crew
+from tests.scenarios import sample_jobs
+from tests.scenarios.worker_processes import WorkerProcesses
 
 INVARIANTS = """
 select 'count' as broken from penstock.fanouts where unfinished <>
@@ -15,59 +15,67 @@ union all select 'both' from penstock.jobs join penstock.job_history using (id)
 """
 
 
-async def test_every_step_resumes(crew: Crew) -> None:
+async def test_every_step_resumes(worker_processes: WorkerProcesses) -> None:
     """One job for each step to be killed in; all of them lose their worker at once."""
-    first = await crew.hire()
-    jobs = {step: await crew.client.enqueue(workshop.make_in_steps(hang_in=step)) for step in workshop.STEPS}
+    first = await worker_processes.start()
+    jobs = {
+        step: await worker_processes.client.enqueue(sample_jobs.make_in_steps(hang_in=step))
+        for step in sample_jobs.STEPS
+    }
     for step, job in jobs.items():
-        await crew.until("select exists (select from computed where job = $1 and step = $2)", job, step)
+        await worker_processes.until("select exists (select from computed where job = $1 and step = $2)", job, step)
     first.kill()
-    await crew.hire()
+    await worker_processes.start()
 
     for killed_in, job in jobs.items():
-        assert await crew.client.result(job, timeout=30) == ["READ", "DRAW", "BIND", "SEND"]
-        rows = await crew.connection.fetch("select step, attempt from computed where job = $1", job)
+        assert await worker_processes.client.result(job, timeout=30) == ["READ", "DRAW", "BIND", "SEND"]
+        rows = await worker_processes.connection.fetch("select step, attempt from computed where job = $1", job)
         computed = Counter(row["step"] for row in rows)
-        assert computed == Counter(workshop.STEPS) + Counter([killed_in]), "only the step that was cut off ran again"
-    assert await crew.effects() == dict.fromkeys(jobs.values(), 1)
-    assert await crew.connection.fetchval("select count(*) from penstock.checkpoints") == 0
-    assert await crew.charged() == 0
+        assert computed == Counter(sample_jobs.STEPS) + Counter([killed_in]), "only the step that was cut off ran again"
+    assert await worker_processes.effects() == dict.fromkeys(jobs.values(), 1)
+    assert await worker_processes.connection.fetchval("select count(*) from penstock.checkpoints") == 0
+    assert await worker_processes.charged() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "point", ["mid-map=kill", "before-count-down=kill@20", "mid-map=cut", "before-count-down=cut@20"]
 )
-async def test_a_fanout_survives(crew: Crew, point: str) -> None:
+async def test_a_fanout_survives(worker_processes: WorkerProcesses, point: str) -> None:
     """Before the children are committed, and while they end."""
     pages = 60
-    unlucky = await crew.hire(PENSTOCK_TEST_FAILPOINTS=point)
-    job = await crew.client.enqueue(workshop.read_book(pages=pages))
+    unlucky = await worker_processes.start(PENSTOCK_TEST_FAILPOINTS=point)
+    job = await worker_processes.client.enqueue(sample_jobs.read_book(pages=pages))
     if point.endswith(("kill", "kill@20")):
         await unlucky.end()
-        await crew.hire()
+        await worker_processes.start()
 
-    assert await crew.client.result(job, timeout=30) == sum(range(pages))
-    assert len(await crew.effects()) == pages + 1
-    assert set((await crew.effects()).values()) == {1}
-    assert await crew.connection.fetch(INVARIANTS) == []
+    assert await worker_processes.client.result(job, timeout=30) == sum(range(pages))
+    assert len(await worker_processes.effects()) == pages + 1
+    assert set((await worker_processes.effects()).values()) == {1}
+    assert await worker_processes.connection.fetch(INVARIANTS) == []
 
 
-async def test_five_thousand_children_over_three_workers_with_kills(crew: Crew) -> None:
+@pytest.mark.slow
+async def test_five_thousand_children_over_three_workers_with_kills(worker_processes: WorkerProcesses) -> None:
     pages = 5000
-    hands = [await crew.hire("--concurrency", "20") for _ in range(3)]
-    job = await crew.client.enqueue(workshop.read_book(pages=pages))
+    hands = [await worker_processes.start("--concurrency", "20") for _ in range(3)]
+    job = await worker_processes.client.enqueue(sample_jobs.read_book(pages=pages))
     for ended in (300, 1200, 2100, 3000, 3900):
-        await crew.until("select count(*) >= $1 from effects", ended)
+        await worker_processes.until("select count(*) >= $1 from effects", ended)
         # One that lost its worker twice as a suspect would rightly be called poison.
-        await crew.until("select not exists (select from penstock.jobs where suspect)")
+        await worker_processes.until("select not exists (select from penstock.jobs where suspect)")
         hands.pop(0).kill()
-        hands.append(await crew.hire("--concurrency", "20"))
+        hands.append(await worker_processes.start("--concurrency", "20"))
 
-    assert await crew.client.result(job, timeout=60) == sum(range(pages))
-    await crew.until_over()
-    effects = await crew.effects()
+    assert await worker_processes.client.result(job, timeout=60) == sum(range(pages))
+    await worker_processes.until_over()
+    effects = await worker_processes.effects()
     assert (len(effects), set(effects.values())) == (pages + 1, {1})
-    story = await crew.story(job)
-    assert (story.outcomes[-2:], story.failures) == (["waits", "done"], 0)
-    assert await crew.connection.fetchval("select count(*) from penstock.job_history where fanout is not null") == pages
-    assert await crew.connection.fetch(INVARIANTS) == []
+    record = await worker_processes.record(job)
+    assert (record.outcomes[-2:], record.failures) == (["waits", "done"], 0)
+    assert (
+        await worker_processes.connection.fetchval("select count(*) from penstock.job_history where fanout is not null")
+        == pages
+    )
+    assert await worker_processes.connection.fetch(INVARIANTS) == []

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from penstock.documents import Upload, create_collection, list_documents
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
 from tests.processes import start
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 

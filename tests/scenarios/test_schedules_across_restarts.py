@@ -10,9 +10,13 @@ import random
 import signal
 from datetime import timedelta
 
+import pytest
+
 from penstock.engine import failpoint
-from tests.scenarios import workshop
-from tests.scenarios.crew import Crew
+from tests.scenarios import sample_jobs
+from tests.scenarios.worker_processes import WorkerProcesses
+
+pytestmark = pytest.mark.slow
 
 RESTARTS = 25
 WORKERS = 3
@@ -27,17 +31,19 @@ def work(url: str, fault: str) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     os.environ |= {"PENSTOCK_DATABASE_URL": url, "PENSTOCK_POOL__SIZE": "2", "PENSTOCK_LOG__LEVEL": "error"}
     failpoint._armed.update(failpoint.parse(fault))
-    raise SystemExit(workshop.main(OPTIONS))
+    raise SystemExit(sample_jobs.main(OPTIONS))
 
 
-async def restart_again_and_again(crew: Crew, chance: random.Random) -> None:
+async def restart_again_and_again(worker_processes: WorkerProcesses, chance: random.Random) -> None:
     """One worker after the other."""
     forking = multiprocessing.get_context("forkserver")
     forking.set_forkserver_preload([work.__module__])
     for number in range(RESTARTS):
-        process = forking.Process(target=work, args=(crew.client.dsn, FAULTS[number % len(FAULTS)]), daemon=True)
+        process = forking.Process(
+            target=work, args=(worker_processes.client.dsn, FAULTS[number % len(FAULTS)]), daemon=True
+        )
         process.start()
-        while process.is_alive() and not await joined(crew, process.pid):  # noqa: ASYNC110
+        while process.is_alive() and not await joined(worker_processes, process.pid):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         # It may die by itself, between a tick and its commit.
         await asyncio.to_thread(process.join, chance.uniform(0, 0.4))
@@ -46,25 +52,25 @@ async def restart_again_and_again(crew: Crew, chance: random.Random) -> None:
             await asyncio.to_thread(process.join)
 
 
-async def joined(crew: Crew, pid: int | None) -> bool:
-    async with crew.client.database.pool.session() as session:
+async def joined(worker_processes: WorkerProcesses, pid: int | None) -> bool:
+    async with worker_processes.client.database.pool.session() as session:
         return bool(await session.fetchval("select exists (select from penstock.workers where pid = $1)", pid))
 
 
-async def test_one_schedule_and_one_job_for_each_tick(crew: Crew) -> None:
+async def test_one_schedule_and_one_job_for_each_tick(worker_processes: WorkerProcesses) -> None:
     chance = random.Random(4)
     async with asyncio.TaskGroup() as workers:
         for _ in range(WORKERS):
-            workers.create_task(restart_again_and_again(crew, chance))
-    last = await crew.hire(*OPTIONS)
-    await crew.until("select next_at > penstock.now() from penstock.schedules", within=30)
+            workers.create_task(restart_again_and_again(worker_processes, chance))
+    last = await worker_processes.start(*OPTIONS)
+    await worker_processes.until("select next_at > penstock.now() from penstock.schedules", within=30)
     last.signal(signal.SIGTERM)
     await last.end()
 
-    [schedule] = await crew.connection.fetch("select * from penstock.schedules")
-    keys = await crew.connection.fetch("select key, job_id from penstock.job_keys order by key")
-    jobs = [row["id"] for row in await crew.connection.fetch(JOBS)]
-    workers_seen = await crew.connection.fetchval("select count(*) from penstock.workers")
+    [schedule] = await worker_processes.connection.fetch("select * from penstock.schedules")
+    keys = await worker_processes.connection.fetch("select key, job_id from penstock.job_keys order by key")
+    jobs = [row["id"] for row in await worker_processes.connection.fetch(JOBS)]
+    workers_seen = await worker_processes.connection.fetchval("select count(*) from penstock.workers")
     print(f"\n{workers_seen} workers, {len(jobs)} ticks")  # noqa: T201  the measurement
     assert workers_seen >= WORKERS * RESTARTS
     assert len(jobs) == len(set(jobs)) == len(keys) == schedule["fired"] > 5

@@ -16,8 +16,10 @@ import pytest
 
 from penstock.database import EmbeddedServer
 from penstock.settings import PostgresSettings
-from tests.scenarios.crew import Hand
-from tests.scenarios.library import Library
+from tests.scenarios.product_processes import ProductProcesses
+from tests.scenarios.worker_processes import WorkerProcess
+
+pytestmark = pytest.mark.slow
 
 WORKERS, WRITERS, KILLS, PREPARED = 3, 8, 4, 40
 
@@ -108,34 +110,34 @@ async def erp_in(home: Path) -> AsyncIterator[Erp]:
 
 
 @pytest.mark.parametrize("rows", [1_000, pytest.param(10_000, marks=pytest.mark.real)])
-async def test_each_row_is_one_packet(library: Library, home: Path, rows: int) -> None:
+async def test_each_row_is_one_packet(product_processes: ProductProcesses, home: Path, rows: int) -> None:
     async with erp_in(home) as erp:
-        (library.home / "penstock.toml").write_text(SOURCE.format(url=erp.url))
-        hands = list(await asyncio.gather(*(library.hire() for _ in range(WORKERS))))
+        (product_processes.home / "penstock.toml").write_text(SOURCE.format(url=erp.url))
+        hands = list(await asyncio.gather(*(product_processes.start_worker() for _ in range(WORKERS))))
         writing = asyncio.gather(*(erp.write(number, -(-rows // WRITERS)) for number in range(WRITERS)))
-        pausing = asyncio.create_task(pause_after_some(library))
+        pausing = asyncio.create_task(pause_after_some(product_processes))
         restarting = asyncio.create_task(restart_halfway(erp, rows))
-        await kill_some(library, hands)
+        await kill_some(product_processes, hands)
         await asyncio.gather(writing, restarting)
         await pausing
         truth = {str(row["id"]) for row in await erp.run("select id from orders")}
         assert len(truth) >= rows
         taken = "select count(*) = $1 from penstock.inbox where source = 'orders' and state = 'taken'"
-        await library.until(taken, len(truth), within=30 + rows / 20)
-        messages = await library.connection.fetch(
+        await product_processes.until(taken, len(truth), within=30 + rows / 20)
+        messages = await product_processes.connection.fetch(
             "select id, message_id, number, repeats, document_id from penstock.inbox"
         )
         assert {row["message_id"] for row in messages} == truth
         assert {(row["number"], row["repeats"]) for row in messages} == {(1, 0)}, "nobody has brought one twice"
-        late = [each for log in library.home.glob("worker-*.log") for each in late_rows(log)]
+        late = [each for log in product_processes.home.glob("worker-*.log") for each in late_rows(log)]
         assert sum(late) > 0, "some were committed behind the back of the position"
-        await judge_packets(library, {row["document_id"] for row in messages}, len(truth))
-        assert await library.violations() == []
+        await judge_packets(product_processes, {row["document_id"] for row in messages}, len(truth))
+        assert await product_processes.violations() == []
 
 
-async def judge_packets(library: Library, told: set[int], count: int) -> None:
+async def judge_packets(product_processes: ProductProcesses, told: set[int], count: int) -> None:
     """Each message has exactly one packet with its two documents; those that began to be prepared are ready."""
-    packets = await library.connection.fetch(
+    packets = await product_processes.connection.fetch(
         "select document_id, count(sourced.member_id) as members, count(distinct packet.version_id) as versions "
         "from penstock.packets as packet join penstock.packet_documents as sourced using (version_id) group by document_id"
     )
@@ -143,8 +145,8 @@ async def judge_packets(library: Library, told: set[int], count: int) -> None:
     assert len(packets) == len(told) == count
     assert {(row["members"], row["versions"]) for row in packets} == {(2, 1)}
     running = "select from penstock.jobs join penstock.lanes on lanes.id = lane where queue = 'documents' and state = 'running'"
-    await library.until(f"select not exists ({running})", within=60)
-    prepared = await library.connection.fetch(
+    await product_processes.until(f"select not exists ({running})", within=60)
+    prepared = await product_processes.connection.fetch(
         "select state, count(*) as count from penstock.documents where id = any ($1::bigint[]) group by state",
         list(told),
     )
@@ -158,13 +160,13 @@ def late_rows(log: Path) -> list[int]:
     return [each["rows"] for each in told]
 
 
-async def pause_after_some(library: Library) -> None:
+async def pause_after_some(product_processes: ProductProcesses) -> None:
     """Preparing a packet costs far more than making one of a message: a part of them is enough."""
     ready = (
         "select count(*) >= $1 from penstock.packets join penstock.documents on id = document_id where state = 'ready'"
     )
-    await library.until(ready, PREPARED, within=120)
-    await library.product.app.pause(queue="documents")
+    await product_processes.until(ready, PREPARED, within=120)
+    await product_processes.product.app.pause(queue="documents")
 
 
 async def restart_halfway(erp: Erp, rows: int) -> None:
@@ -174,10 +176,10 @@ async def restart_halfway(erp: Erp, rows: int) -> None:
     await erp.restart()
 
 
-async def kill_some(library: Library, hands: list[Hand]) -> None:
+async def kill_some(product_processes: ProductProcesses, hands: list[WorkerProcess]) -> None:
     """One after the other, each when its successor works."""
     chance = random.Random(7)
     for _ in range(KILLS):
         victim = chance.randrange(WORKERS)
         hands[victim].kill()
-        hands[victim] = await library.hire()
+        hands[victim] = await product_processes.start_worker()

@@ -13,7 +13,9 @@ import pytest
 
 from penstock.access import create_key, revoke_key
 from penstock.documents import create_collection
-from tests.scenarios.library import Library
+from tests.scenarios.product_processes import ProductProcesses
+
+pytestmark = pytest.mark.slow
 
 SECONDS = 8.0
 NAMES = [f"paper-{number}.txt" for number in range(12)]
@@ -148,11 +150,11 @@ async def hammer(team: Team, strange: Team, seed: int, until: float) -> None:
             await team.remove(draw)
 
 
-async def change_keys(library: Library, team: Team, until: float) -> None:
+async def change_keys(product_processes: ProductProcesses, team: Team, until: float) -> None:
     """Every second another key, and the oldest one is revoked; the clients go on to use it for a while."""
     while time.monotonic() < until:
         await asyncio.sleep(1.0)
-        database = library.product.app.database
+        database = product_processes.product.app.database
         made = await create_key(database, f"{team.canary} {len(team.revoked)}", tenant=team.name, scopes=["admin"])
         assert made.key is not None
         oldest = next(key for key in team.keys if key not in team.revoked)
@@ -163,18 +165,18 @@ async def change_keys(library: Library, team: Team, until: float) -> None:
 
 
 @pytest.mark.parametrize("names", [("red", "blue")])
-async def test_two_tenants_with_the_same_names(library: Library, names: tuple[str, str]) -> None:
+async def test_two_tenants_with_the_same_names(product_processes: ProductProcesses, names: tuple[str, str]) -> None:
     addresses = []
     for _ in range(2):
-        await library.serve(PENSTOCK_API__REQUIRE_KEY="true", **PLENTY)
-        addresses.append(library.address)
-    await library.hire()
+        await product_processes.start_api(PENSTOCK_API__REQUIRE_KEY="true", **PLENTY)
+        addresses.append(product_processes.address)
+    await product_processes.start_worker()
     teams = {}
-    database = library.product.app.database
+    database = product_processes.product.app.database
     for name, other in (names, names[::-1]):
-        team = teams[name] = Team(name, CANARIES[name], CANARIES[other], addresses, library.http)
+        team = teams[name] = Team(name, CANARIES[name], CANARIES[other], addresses, product_processes.http)
         for collection in COLLECTIONS:
-            await create_collection(library.product.app, collection, tenant=name)
+            await create_collection(product_processes.product.app, collection, tenant=name)
         for number in range(3):
             made = await create_key(database, f"{team.canary} {number}", tenant=name, scopes=["admin"])
             assert made.key is not None
@@ -185,25 +187,25 @@ async def test_two_tenants_with_the_same_names(library: Library, names: tuple[st
         for seed in range(3):
             group.create_task(hammer(red, blue, seed, until))
             group.create_task(hammer(blue, red, seed, until))
-        group.create_task(change_keys(library, red, until))
-        group.create_task(change_keys(library, blue, until))
+        group.create_task(change_keys(product_processes, red, until))
+        group.create_task(change_keys(product_processes, blue, until))
     for team in (red, blue):
         assert not team.crossings, team.crossings[:3]
         assert not team.late, team.late[:3]
         assert not [status for status in team.statuses if status >= 500], team.statuses
         assert {200, 201, 202, 401, 404} <= team.statuses.keys(), f"all of it happened: {team.statuses}"
         assert sum(team.statuses.values()) > 60, team.statuses
-    await library.until_over()
+    await product_processes.until_over()
     for team in (red, blue):
-        await check_counts(library, team)
-    await check_blobs(library)
-    assert await library.violations() == []
+        await check_counts(product_processes, team)
+    await check_blobs(product_processes)
+    assert await product_processes.violations() == []
 
 
-async def check_counts(library: Library, team: Team) -> None:
+async def check_counts(product_processes: ProductProcesses, team: Team) -> None:
     """What the API tells a tenant is what the database has of it."""
     key = next(key for key in team.keys if key not in team.revoked)
-    rows = await library.connection.fetch(
+    rows = await product_processes.connection.fetch(
         "select id from penstock.documents where tenant = $1 and state <> 'deleted' order by id", team.name
     )
     _, listed = await team.ask("GET", "/api/documents?limit=1000", key=key)
@@ -215,42 +217,42 @@ async def check_counts(library: Library, team: Team) -> None:
     assert found["hits"], "its own words are found"
     _, keys = await team.ask("GET", "/api/keys?limit=1000", key=key)
     assert {each["prefix"] for each in keys["items"]} >= {text[3:11] for text in team.keys}
-    by = await library.connection.fetch(
+    by = await product_processes.connection.fetch(
         "select distinct uploaded_by from penstock.documents where tenant = $1 and state <> 'deleted'", team.name
     )
     assert all(row["uploaded_by"].startswith(team.canary) for row in by), by
     assert not team.crossings, team.crossings[:3]
 
 
-async def check_blobs(library: Library) -> None:
+async def check_blobs(product_processes: ProductProcesses) -> None:
     """The same bytes of two tenants are two blobs."""
-    rows = await library.connection.fetch(
+    rows = await product_processes.connection.fetch(
         "select tenant, key from penstock.blobs where digest = $1 and state = 'kept'", hashlib.sha256(SHARED).digest()
     )
     tenants = [row["tenant"] for row in rows]
     assert len(tenants) == len(set(tenants))
-    shared = await library.connection.fetchval(
+    shared = await product_processes.connection.fetchval(
         "select count(*) from penstock.versions as version join penstock.blobs as blob on blob.id = blob_id "
         "where version.tenant <> blob.tenant"
     )
     assert shared == 0
 
 
-async def test_revoked_in_another_process(library: Library) -> None:
+async def test_revoked_in_another_process(product_processes: ProductProcesses) -> None:
     """Within two seconds; an expiry, by the database's clock."""
-    await library.serve(PENSTOCK_API__REQUIRE_KEY="true")
-    database = library.product.app.database
+    await product_processes.start_api(PENSTOCK_API__REQUIRE_KEY="true")
+    database = product_processes.product.app.database
     revoked = await create_key(database, "ann", scopes=["read"])
     expiring = await create_key(database, "bob", scopes=["read"], expires_in=timedelta(hours=1))
 
     async def status(key: Any) -> int:
         headers = {"Authorization": f"Bearer {key.text}"}
-        async with library.http.get(f"{library.address}/api/documents", headers=headers) as answer:
+        async with product_processes.http.get(f"{product_processes.address}/api/documents", headers=headers) as answer:
             return answer.status
 
     assert (await status(revoked.key), await status(expiring.key)) == (200, 200)
     await revoke_key(database, str(revoked.id))
-    await library.connection.execute("update penstock.test_clock set shift = '59 minutes 59 seconds'")
+    await product_processes.connection.execute("update penstock.test_clock set shift = '59 minutes 59 seconds'")
     began = time.monotonic()
     while await status(revoked.key) != 401 or await status(expiring.key) != 401:
         assert time.monotonic() - began < 2

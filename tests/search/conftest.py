@@ -1,4 +1,4 @@
-"""A library: documents without files and jobs, put into the index as preparing them would."""
+"""Documents without files and jobs, put into the index as preparing them would."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
@@ -8,14 +8,14 @@ from asyncpg import Record
 
 from penstock.database import Database, Session
 from penstock.models import Models
-from penstock.search import CollectionRef, Entry, Found, Index, Passage, Query, find, prepare_model
+from penstock.search import CollectionRef, Found, Index, IndexBatch, Passage, Query, find, prepare_model
 
 BLOB = (
     "insert into penstock.blobs (key, digest, size) values ($1, sha256(convert_to($1::text, 'utf8')), 1) returning id"
 )
 
 
-class Library:
+class SearchedTexts:
     """One database with collections of texts; a document's chunks are given as they are."""
 
     def __init__(self, database: Database, models: Models, *, model: str = "static") -> None:
@@ -71,11 +71,13 @@ class Library:
         )
         return int(row["id"])
 
-    async def entry(self, version: int, texts: Sequence[str], *, collection: str = "main", first: int = 0) -> Entry:
+    async def entry(
+        self, version: int, texts: Sequence[str], *, collection: str = "main", first: int = 0
+    ) -> IndexBatch:
         ref = await self.collection(collection)
         passages = [Passage(1 + number // 3, 0, len(text), "", text) for number, text in enumerate(texts, first)]
         vectors = await self.models.open("static").embed(texts)
-        return Entry.of(
+        return IndexBatch.of(
             version=version,
             collection=ref.id,
             model=self.model,
@@ -86,7 +88,7 @@ class Library:
         )
 
     async def publish(self, tx: Session, version: int, *, chunks: int, words: int) -> None:
-        """As documents/publish.py does: the version's facts, the flip, the tallies."""
+        """As documents/publication.py does: the version's facts, the flip, the tallies."""
         await tx.execute("update penstock.versions set chunks = $2, words = $3 where id = $1", version, chunks, words)
         await tx.execute(
             "insert into penstock.tallies (collection_id, documents, chunks, words) "
@@ -156,6 +158,6 @@ def models() -> Iterator[Models]:
 
 
 @pytest.fixture
-async def library(database: Database, models: Models) -> AsyncIterator[Library]:
+async def searched_texts(database: Database, models: Models) -> AsyncIterator[SearchedTexts]:
     await prepare_model(database, "static", 256)
-    yield Library(database, models)
+    yield SearchedTexts(database, models)

@@ -6,9 +6,9 @@ from math import log
 
 from penstock.database import Session
 from penstock.search import CollectionRef
-from penstock.search.entries import chunk_key, unpack
-from penstock.search.rank import K1, B
-from penstock.search.words import vocabulary
+from penstock.search.bm25.postings import chunk_key, unpack
+from penstock.search.bm25.score import K1, B
+from penstock.search.bm25.tokenizer import vocabulary
 
 LIVE = """
 select chunk.version_id, chunk.ordinal, chunk.heading, chunk.text

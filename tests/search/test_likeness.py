@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from penstock.database import Database
 from penstock.database.tenancy import only
 from penstock.errors import DatabaseUnsuitable
-from penstock.search.likeness import Likeness, build_missing_indexes, models_of
+from penstock.search.row_vectors import RowVectors, build_missing_indexes, models_of
 
 FILL = """
 insert into penstock.collections (id, tenant, name, model, chunk_size, chunk_overlap, ocr_language, search_language)
@@ -35,8 +35,8 @@ def circle(count: int) -> "NDArray[np.float32]":
 
 
 @pytest.fixture
-async def likeness(database: Database) -> Likeness:
-    made = Likeness("facts", "tiny")
+async def likeness(database: Database) -> RowVectors:
+    made = RowVectors("facts", "tiny")
     await made.prepare(database, 3)
     vectors = circle(40)
     async with database.pool.transaction() as tx:
@@ -46,12 +46,12 @@ async def likeness(database: Database) -> Likeness:
     return made
 
 
-async def near(database: Database, likeness: Likeness, groups: list[int], most: int = 5) -> list[tuple[int, float]]:
+async def near(database: Database, likeness: RowVectors, groups: list[int], most: int = 5) -> list[tuple[int, float]]:
     asked = np.array([1, 0, 0], dtype=np.float32)
     return await database.pool.repeat(lambda session: likeness.nearest(session, groups, asked, most))
 
 
-async def test_the_nearest_of_a_group_come_first(database: Database, likeness: Likeness) -> None:
+async def test_the_nearest_of_a_group_come_first(database: Database, likeness: RowVectors) -> None:
     found = await near(database, likeness, [1])
     assert [number for number, _ in found] == [1, 2, 3, 4, 5]
     assert found[0][1] == pytest.approx(1.0, abs=0.001)
@@ -59,10 +59,10 @@ async def test_the_nearest_of_a_group_come_first(database: Database, likeness: L
     both = await near(database, likeness, [1, 2], most=4)
     assert {number for number, _ in both} == {1, 2, 41, 42}
     assert await near(database, likeness, [3]) == []
-    assert await near(database, Likeness("facts", "unknown"), [1]) == []
+    assert await near(database, RowVectors("facts", "unknown"), [1]) == []
 
 
-async def test_a_vector_goes_with_its_row(database: Database, likeness: Likeness) -> None:
+async def test_a_vector_goes_with_its_row(database: Database, likeness: RowVectors) -> None:
     async with database.pool.transaction() as tx:
         await tx.execute("delete from penstock.facts where id = 1")
     assert [number for number, _ in await near(database, likeness, [1])] == [2, 3, 4, 5, 6]
@@ -71,7 +71,7 @@ async def test_a_vector_goes_with_its_row(database: Database, likeness: Likeness
     assert await near(database, likeness, [1]) == []
 
 
-async def test_nobody_sees_another_tenant_s(database: Database, likeness: Likeness) -> None:
+async def test_nobody_sees_another_tenant_s(database: Database, likeness: RowVectors) -> None:
     with only("rival"):
         assert {number for number, _ in await near(database, likeness, [1, 2], most=60)} == set(range(41, 61))
     with only("nobody"):
@@ -79,7 +79,7 @@ async def test_nobody_sees_another_tenant_s(database: Database, likeness: Likene
 
 
 async def test_preparing_again_is_the_same_and_another_length_is_refused(
-    database: Database, likeness: Likeness
+    database: Database, likeness: RowVectors
 ) -> None:
     await likeness.prepare(database, 3)
     assert len(await near(database, likeness, [1])) == 5
@@ -90,7 +90,7 @@ async def test_preparing_again_is_the_same_and_another_length_is_refused(
         assert await models_of(session, "memos") == []
     for of, model in (("jobs", "tiny"), ("facts", 'x" drop'), ("facts", "")):
         with pytest.raises(ValueError, match="there are no vectors"):
-            Likeness(of, model)
+            RowVectors(of, model)
 
 
 async def plan(database: Database) -> str:
@@ -106,10 +106,10 @@ async def plan(database: Database) -> str:
 
 
 async def test_a_large_table_gets_an_index(
-    database: Database, likeness: Likeness, monkeypatch: pytest.MonkeyPatch
+    database: Database, likeness: RowVectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await build_missing_indexes(database) == 0
-    monkeypatch.setattr("penstock.search.likeness.MANY", 10)
+    monkeypatch.setattr("penstock.search.row_vectors.MANY", 10)
     async with database.pool.session() as session:
         await session.execute('analyze penstock."facts_near_tiny"')
     assert "by_meaning" not in await plan(database)

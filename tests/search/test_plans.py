@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from penstock.database import Statement
+from penstock.search.bm25.postings import sql as postings
+from penstock.search.bm25.score import sql as lookup
+from penstock.search.hits import sql as show
 from penstock.search.index import sql as index
-from penstock.search.lookup import sql as lookup
-from penstock.search.moment import sql as moment
-from penstock.search.postings import sql as postings
-from penstock.search.show import sql as show
-from tests.search.conftest import Library
+from penstock.search.snapshot import sql as moment
+from tests.search.conftest import SearchedTexts
+from tests.slow import slow_but_first
 
 LARGE = ("postings", "folded_postings", "chunks", "documents", "indexed_batches")
 TERMS = [f"term{number}" for number in range(8)]
@@ -42,17 +43,17 @@ insert into penstock.documents (id, collection_id, name, live_id, version_id)
 """
 
 
-async def fill(library: Library, statistics: str) -> None:
-    await library.collection()
+async def fill(searched_texts: SearchedTexts, statistics: str) -> None:
+    await searched_texts.collection()
     for table in LARGE:
-        await library.run(f"alter table penstock.{table} set (autovacuum_enabled = off)")
+        await searched_texts.run(f"alter table penstock.{table} set (autovacuum_enabled = off)")
     if statistics == "empty":
-        await library.run("analyze")
+        await searched_texts.run("analyze")
     for statement in FILL.split(";\n"):
         if statement.strip():
-            await library.run(statement, 20_000)
+            await searched_texts.run(statement, 20_000)
     if statistics == "fresh":
-        await library.run("analyze")
+        await searched_texts.run("analyze")
 
 
 def nodes(node: dict[str, Any]) -> Any:
@@ -61,12 +62,12 @@ def nodes(node: dict[str, Any]) -> Any:
         yield from nodes(child)
 
 
-@pytest.mark.parametrize("statistics", ["none", "empty", "fresh"])
-async def test_no_hot_statement_scans_a_table(library: Library, statistics: str) -> None:
-    await fill(library, statistics)
+@pytest.mark.parametrize("statistics", slow_but_first(["none", "empty", "fresh"]))
+async def test_no_hot_statement_scans_a_table(searched_texts: SearchedTexts, statistics: str) -> None:
+    await fill(searched_texts, statistics)
     for name, (statement, values) in HOT.items():
         for options in ("format json", "format json, generic_plan"):
-            [row] = await library.run(f"explain ({options}) {statement.text}", *statement.arguments(values))
+            [row] = await searched_texts.run(f"explain ({options}) {statement.text}", *statement.arguments(values))
             scans = [
                 (node["Relation Name"], node["Node Type"])
                 for node in nodes(json.loads(row[0])[0]["Plan"])
@@ -76,8 +77,8 @@ async def test_no_hot_statement_scans_a_table(library: Library, statistics: str)
             assert not [scan for scan in scans if scan[1] == "Seq Scan"], f"{name}, {statistics}, {options}: {scans}"
 
 
-async def test_every_statement_is_valid(library: Library) -> None:
+async def test_every_statement_is_valid(searched_texts: SearchedTexts) -> None:
     """Those that no other test runs with all their parts would fail only in production."""
-    async with library.database.pool.transaction() as tx:
+    async with searched_texts.database.pool.transaction() as tx:
         for statement in [*lookup, *moment, *show, *index, *postings]:
             await tx.prepare(statement.text)

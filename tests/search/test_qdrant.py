@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from penstock.errors import Permanent, Transient, Unavailable
-from penstock.search.entries import chunk_key
-from penstock.search.qdrant import Missing, Point, Qdrant
-from penstock.settings.qdrant import QdrantSettings
+from penstock.search.bm25.postings import chunk_key
+from penstock.search.qdrant.client import CollectionMissing, Point, Qdrant
+from penstock.settings.storage import QdrantSettings
 from tests.search.qdrant_stand_in import RealServer, StandIn, qdrant_server, stand_in, standing_in
 
 __all__ = ["qdrant_server", "stand_in"]
@@ -86,7 +86,7 @@ async def test_a_collection_that_was_dropped_is_made_again(stand_in: StandIn) ->
     async with opened(stand_in) as qdrant:
         await qdrant.prepare("static", 3)
         stand_in.kept.clear()
-        with pytest.raises(Missing):
+        with pytest.raises(CollectionMissing):
             await qdrant.upsert("static", [point(1, 0)])
         await qdrant.prepare("static", 3)
         await qdrant.upsert("static", [point(1, 0)])

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from penstock.search import CollectionRef, Found, Query, find, outside
-from penstock.search.comparing import BEFORE_ALL, Comparing
-from penstock.search.entries import chunk_key
-from penstock.search.points import Run, runs_of
-from penstock.search.qdrant import Qdrant
-from penstock.settings.qdrant import QdrantSettings
-from tests.search.conftest import Library
+from penstock.search import CollectionRef, Found, Query, find
+from penstock.search.bm25.postings import chunk_key
+from penstock.search.qdrant import query
+from penstock.search.qdrant.client import Qdrant
+from penstock.search.qdrant.sync import BEFORE_ALL, ChunkRange, QdrantDiff, runs_of
+from penstock.settings.storage import QdrantSettings
+from tests.search.conftest import SearchedTexts
 from tests.search.qdrant_stand_in import StandIn, stand_in
 
 __all__ = ["stand_in"]
@@ -25,38 +25,38 @@ TEXTS = {
 
 
 class Far:
-    """A library whose collection is searched in Qdrant."""
+    """Texts whose collection is searched in Qdrant."""
 
-    def __init__(self, library: Library, server: StandIn, qdrant: Qdrant) -> None:
-        self.library = library
+    def __init__(self, searched_texts: SearchedTexts, server: StandIn, qdrant: Qdrant) -> None:
+        self.searched_texts = searched_texts
         self.server = server
         self.qdrant = qdrant
 
     async def move(self) -> None:
         """All that is live, as the reconciler does it."""
-        await self.library.run("update penstock.collections set index = 'qdrant', has_points = true")
-        comparing = Comparing(self.library.database, self.qdrant, "static")
+        await self.searched_texts.run("update penstock.collections set index = 'qdrant', has_points = true")
+        comparing = QdrantDiff(self.searched_texts.database, self.qdrant, "static")
         after: int | None = BEFORE_ALL
         while after is not None:
-            page = await comparing.look(after)
-            await comparing.mend(page)
+            page = await comparing.compare(after)
+            await comparing.fix(page)
             after = page.upto
 
     async def ask(self, text: str, *, index: str = "qdrant", mode: Any = "vectors", **more: Any) -> Found:
-        ref = self.library.collections["main"]
+        ref = self.searched_texts.collections["main"]
         far = CollectionRef(ref.id, ref.model, ref.language, index)
         return await find(
-            self.library.database, self.library.models, Query(text, [far], mode=mode, **more), self.qdrant
+            self.searched_texts.database, self.searched_texts.models, Query(text, [far], mode=mode, **more), self.qdrant
         )
 
 
 @pytest.fixture
-async def far(library: Library, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Far]:
-    monkeypatch.setattr(outside, "REST", 0.0)
+async def far(searched_texts: SearchedTexts, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Far]:
+    monkeypatch.setattr(query, "REST", 0.0)
     for name, texts in TEXTS.items():
-        await library.add(name, texts, metadata=f'{{"name": "{name}"}}')
+        await searched_texts.add(name, texts, metadata=f'{{"name": "{name}"}}')
     client = Qdrant(QdrantSettings(url=stand_in.url, search_timeout="1s", timeout="5s"))
-    made = Far(library, stand_in, client)
+    made = Far(searched_texts, stand_in, client)
     await made.move()
     yield made
     await client.aclose()
@@ -83,9 +83,9 @@ async def test_both_indexes_find_the_same(far: Far, mode: str) -> None:
 
 async def test_what_is_not_live_is_not_found(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deleted, replaced, of a version that is gone, or behind the last chunk: whatever Qdrant still has."""
-    monkeypatch.setattr(sys.modules["penstock.search.find"], "NEAREST", 3)  # `find` is also a function of the package
-    rows = await far.library.run("select id, live_id from penstock.documents where name = 'boat.txt'")
-    await far.library.replace(rows[0]["id"], ["A boat sinks."])
+    monkeypatch.setattr(sys.modules["penstock.search.search"], "NEAREST", 3)  # `find` is also a function of the package
+    rows = await far.searched_texts.run("select id, live_id from penstock.documents where name = 'boat.txt'")
+    await far.searched_texts.replace(rows[0]["id"], ["A boat sinks."])
     before = len(far.server.asked)
     vector = far.server.points()[chunk_key(rows[0]["live_id"], 0)]
     for key in (chunk_key(9999, 0), chunk_key(rows[0]["live_id"] - 1, 77)):
@@ -110,16 +110,16 @@ async def test_who_does_not_answer_is_done_without(far: Far, mood: Any) -> None:
     if mood == "away":
         await far.server.stop()
     far.server.mood = mood if mood != "away" else "well"
-    before = outside.fallbacks.labels("exact")._value.get()
+    before = query.fallbacks.labels("exact")._value.get()
     found = await far.ask("corn", mode="hybrid")
     assert told(found) == told(await far.ask("corn", mode="hybrid", index="postgres"))
     assert found.fallback.endswith("PostgreSQL looked through the vectors instead.")
-    assert outside.fallbacks.labels("exact")._value.get() == before + 1
+    assert query.fallbacks.labels("exact")._value.get() == before + 1
 
 
 async def test_a_large_collection_is_found_by_its_words(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside, "EXACT_UP_TO", 3)
-    monkeypatch.setattr(outside, "REST", 60.0)
+    monkeypatch.setattr(query, "EXACT_UP_TO", 3)
+    monkeypatch.setattr(query, "REST", 60.0)
     far.server.mood = "busy"
     found = await far.ask("corn", mode="hybrid")
     assert sorted(hit.name for hit in found.hits) == ["boat.txt", "mill.txt"]
@@ -130,5 +130,5 @@ async def test_a_large_collection_is_found_by_its_words(far: Far, monkeypatch: p
 
 
 def test_ordinals_as_runs() -> None:
-    assert list(runs_of(7, [0, 1, 2, 5, 6], most=2)) == [Run(7, 0, 2), Run(7, 2, 3), Run(7, 5, 7)]
+    assert list(runs_of(7, [0, 1, 2, 5, 6], most=2)) == [ChunkRange(7, 0, 2), ChunkRange(7, 2, 3), ChunkRange(7, 5, 7)]
     assert list(runs_of(7, [], most=2)) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.search.conftest import Library
+from tests.search.conftest import SearchedTexts
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "retrieval" / "vaswani"
 DOCUMENT = re.compile(r"<DOCNO>(\d+)</DOCNO>(.*?)</DOC>", re.DOTALL)
@@ -27,24 +27,27 @@ def test_ndcg_by_hand() -> None:
     assert ndcg([], {1: 1}) == 0
 
 
-async def load(library: Library) -> list[int]:
+async def load(searched_texts: SearchedTexts) -> list[int]:
     """The abstracts as chunks of one document, for speed; their numbers, in the order of the chunks."""
     found = DOCUMENT.findall((FOLDER / "doc-text.trec").read_text())
-    version = await library.begin_version(await library.accept("abstracts"))
+    version = await searched_texts.begin_version(await searched_texts.accept("abstracts"))
     words = 0
     for first in range(0, len(found), BATCH):
-        entry = await library.entry(version, [text.strip() for _, text in found[first : first + BATCH]], first=first)
-        async with library.database.pool.transaction() as tx:
-            words += await library.index.stage(tx, entry)
-    async with library.database.pool.transaction() as tx:
-        await library.publish(tx, version, chunks=len(found), words=words)
+        entry = await searched_texts.entry(
+            version, [text.strip() for _, text in found[first : first + BATCH]], first=first
+        )
+        async with searched_texts.database.pool.transaction() as tx:
+            words += await searched_texts.index.stage(tx, entry)
+    async with searched_texts.database.pool.transaction() as tx:
+        await searched_texts.publish(tx, version, chunks=len(found), words=words)
     return [int(number) for number, _ in found]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the test set is not there: {FOLDER}")
 @pytest.mark.timeout(300)
-async def test_hybrid_search_is_good_and_no_worse_than_words(library: Library) -> None:
-    numbers = await load(library)
+async def test_hybrid_search_is_good_and_no_worse_than_words(searched_texts: SearchedTexts) -> None:
+    numbers = await load(searched_texts)
     judged: dict[int, dict[int, int]] = {}
     for line in (FOLDER / "qrels").read_text().splitlines():
         question, _, document, grade = map(int, line.split())
@@ -57,7 +60,7 @@ async def test_hybrid_search_is_good_and_no_worse_than_words(library: Library) -
     for mode in ("hybrid", "words", "vectors"):
         scores = []
         for number, text in questions.items():
-            found = await library.search(text, mode=mode)
+            found = await searched_texts.search(text, mode=mode)
             scores.append(ndcg([numbers[hit.chunk] for hit in found.hits], judged[number]))
         means[mode] = sum(scores) / len(scores)
 

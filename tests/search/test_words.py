@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.search.show import highlight
-from penstock.search.words import TERM_MAX, vocabulary
+from penstock.search.bm25.tokenizer import TERM_MAX, vocabulary
+from penstock.search.hits import highlight
 
 english = vocabulary("english")
 # what differs in case, form, accents, ending

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import BadSetting
-from penstock.settings.sources import Loaded, load_settings
+from penstock.settings.loader import LoadedSettings, load_settings
 
 
 class Machine:
@@ -22,7 +22,7 @@ class Machine:
         path.write_text(text)
         return path
 
-    def load(self, environ: dict[str, str] | None = None, **overrides: object) -> Loaded:
+    def load(self, environ: dict[str, str] | None = None, **overrides: object) -> LoadedSettings:
         return load_settings(working_folder=self.work, environ=self.environ | (environ or {}), **overrides)
 
     def refusal(self, environ: dict[str, str] | None = None, **overrides: object) -> list[str]:

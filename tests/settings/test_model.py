@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from penstock.settings.model import Settings
+from penstock.settings.settings import Settings
 from tests.settings.conftest import Machine
 
 

@@ -6,8 +6,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from penstock.errors import BadSetting, CannotStart
-from penstock.settings.model import FIELDS, PoolSettings, Settings
-from penstock.settings.sources import load_settings, variable
+from penstock.settings.loader import load_settings, variable
+from penstock.settings.settings import FIELDS, PoolSettings, Settings
 from tests.settings.conftest import Machine
 
 CANARY = "kanarienvogel"
@@ -54,7 +54,7 @@ def test_an_empty_text_unsets_what_a_lower_place_set(machine: Machine) -> None:
 def test_tests_have_variables_of_their_own(machine: Machine) -> None:
     machine.load({"PENSTOCK_TEST_ANYTHING": "x"})
     assert machine.refusal({"PENSTOCK_TESTANYTHING": "x"}) == [
-        "PENSTOCK_TESTANYTHING is not a setting. `penstock config --markdown` lists all settings."
+        "PENSTOCK_TESTANYTHING is not a setting. docs/settings.md lists all settings."
     ]
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.settings.model import Settings
-from penstock.settings.values import DatabaseUrl, format_duration, mask_credentials, parse_duration
+from penstock.settings.settings import Settings
+from penstock.settings.types import DatabaseUrl, format_duration, mask_credentials, parse_duration
 
 CANARY = "kanarienvogel"
 

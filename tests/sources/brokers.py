@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
 from penstock.sources import Sources
 from tests.real.conftest import missing, need_program

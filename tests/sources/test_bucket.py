@@ -15,13 +15,13 @@ import pytest
 from penstock.blobs import cloud as our_cloud
 from penstock.documents import list_documents, show_document
 from penstock.errors import PenstockError, Transient
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
-from penstock.sources import Desk, Trouble, bucket
+from penstock.sources import SourceContext, Trouble, bucket
 from penstock.sources.bucket import BucketSource, open_source
 from tests.blobs import servers
-from tests.pipelines.test_message import rows, taking, until_settled
-from tests.sources.test_folder import text_of
+from tests.product_with_source import product_with_source, text_of, until_settled
+from tests.product_with_worker import rows
 
 
 @pytest.fixture(scope="module", params=[pytest.param(each, marks=pytest.mark.real) for each in ("s3", "azure")])
@@ -37,7 +37,7 @@ def cloud(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def opened(product: Product) -> BucketSource:
     """The source as a process that has just started has it."""
     return open_source(
-        Desk("orders", product.settings.sources["orders"], product.settings, product.inbox, product.store)
+        SourceContext("orders", product.settings.sources["orders"], product.settings, product.inbox, product.store)
     )
 
 
@@ -52,7 +52,7 @@ async def listing(
         "options": cloud.options,
         "poll_every": "1ms",
     }
-    async with taking(database_url, home, **(settings | chosen)) as product:
+    async with product_with_source(database_url, home, **(settings | chosen)) as product:
         yield product, opened(product)
 
 
@@ -183,7 +183,7 @@ def _put_raw(cloud: servers.Cloud, key: str) -> None:
 # -- without a cloud ----------------------------------------------------------------------------------------------------
 
 
-class Bookshelf:
+class PagedBucket:
     """An S3 of its own that lists two keys on a page, and can be told to fail."""
 
     def __init__(self, keys: list[str]) -> None:
@@ -219,9 +219,9 @@ class Bookshelf:
 
 
 @pytest.fixture
-async def shelf(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Bookshelf, servers.Cloud]]:
+async def shelf(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[PagedBucket, servers.Cloud]]:
     monkeypatch.setattr(our_cloud, "RETRY", {"max_retries": 0})
-    made = Bookshelf([f"p/{number}.txt" for number in range(6)])
+    made = PagedBucket([f"p/{number}.txt" for number in range(6)])
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     yield made, servers.Cloud("s3://shelf", endpoint, "access_key_id=a secret_access_key=b")
@@ -229,7 +229,7 @@ async def shelf(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Bookshel
 
 
 async def test_a_listing_that_breaks_goes_on_where_it_was(
-    shelf: tuple[Bookshelf, servers.Cloud], database_url: DatabaseUrl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shelf: tuple[PagedBucket, servers.Cloud], database_url: DatabaseUrl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, place = shelf
     chosen = {"url": "s3://shelf/p", "batch": 2, "poll_every": "1h"}
@@ -251,7 +251,7 @@ async def test_a_listing_that_breaks_goes_on_where_it_was(
 
 
 async def test_workers_at_the_same_time_bring_everything_once(
-    shelf: tuple[Bookshelf, servers.Cloud], database_url: DatabaseUrl, tmp_path: Path
+    shelf: tuple[PagedBucket, servers.Cloud], database_url: DatabaseUrl, tmp_path: Path
 ) -> None:
     _, place = shelf
     async with listing(database_url, tmp_path, place, url="s3://shelf/p", batch=2) as (product, source):
@@ -263,9 +263,12 @@ async def test_workers_at_the_same_time_bring_everything_once(
 
 async def test_a_bucket_is_never_written_to(database_url: DatabaseUrl, tmp_path: Path) -> None:
     place = servers.Cloud("s3://shelf", "http://127.0.0.1:9", "access_key_id=a secret_access_key=b")
-    async with taking(database_url, tmp_path, type="bucket", url="s3://shelf", afterwards="move") as product:
+    async with product_with_source(
+        database_url, tmp_path, type="bucket", url="s3://shelf", afterwards="move"
+    ) as product:
         with pytest.raises(Trouble, match="nothing is written to a bucket"):
             opened(product)
-    async with taking(database_url, tmp_path, type="bucket", url="ftp://shelf", endpoint=place.endpoint) as product:
+    unknown: dict[str, Any] = {"type": "bucket", "url": "ftp://shelf", "endpoint": place.endpoint}
+    async with product_with_source(database_url, tmp_path, **unknown) as product:
         with pytest.raises(PenstockError, match="is no bucket: write s3://"):
             opened(product)

@@ -11,20 +11,22 @@ from typing import Any
 
 import pytest
 
-from penstock.documents import list_documents, read_text, show_document
+from penstock.documents import list_documents, show_document
 from penstock.documents.manifest import DIGEST
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
-from penstock.sources import Desk, Fate, Trouble, folder, shelf
+from penstock.sources import MessageOutcome, SourceContext, Trouble, folder
+from penstock.sources import folder as sources_folder
+from penstock.sources.files import FileChanged, hash_file, name_filter, pieces, walk
 from penstock.sources.folder import FolderSource, open_source
-from penstock.sources.look import Changed, hash_leaf, name_filter, pieces, walk
-from tests.pipelines.test_message import rows, taking, until_settled
+from tests.product_with_source import product_with_source, text_of, until_settled
+from tests.product_with_worker import rows
 
 
 def opened(product: Product) -> FolderSource:
     """The source as a process that has just started has it."""
     return open_source(
-        Desk("orders", product.settings.sources["orders"], product.settings, product.inbox, product.store)
+        SourceContext("orders", product.settings.sources["orders"], product.settings, product.inbox, product.store)
     )
 
 
@@ -35,7 +37,7 @@ async def watching(
     top = home / "in"
     top.mkdir(exist_ok=True)
     settings: dict[str, Any] = {"type": "folder", "folder": top, "settle": "50ms", "poll_every": "10s"} | chosen
-    async with taking(database_url, home, **settings) as product:
+    async with product_with_source(database_url, home, **settings) as product:
         yield product, opened(product), top
 
 
@@ -58,8 +60,8 @@ async def names(product: Product) -> list[str]:
     return sorted(each.name for each in await list_documents(product.app))
 
 
-def fates(found: Sequence[Any], status: str = "ready", reason: str = "") -> list[Fate]:
-    return [Fate(row["message_id"], status, reason) for row in found]
+def outcomes(found: Sequence[Any], status: str = "ready", reason: str = "") -> list[MessageOutcome]:
+    return [MessageOutcome(row["message_id"], status, reason) for row in found]
 
 
 @pytest.mark.parametrize("watched", [True, False])
@@ -123,7 +125,7 @@ async def test_a_changed_file_replaces_its_document_also_with_what_it_was(
             await look(source)
             found = await until_settled(product)
             shown = await show_document(product.app, found[0]["document_id"])
-            assert (shown.version, shown.live_version) == (version, version)
+            assert (shown.version, shown.live_version) == (version, version), (shown.status, shown.error)
             assert await text_of(product, shown.id) == text
         again = opened(product)  # after a restart nothing is stored, and nothing is received
         await look(again)
@@ -136,10 +138,6 @@ async def test_a_changed_file_replaces_its_document_also_with_what_it_was(
         await until_settled(product)
         assert (await show_document(product.app, found[0]["document_id"])).version == 3
         assert len(await rows(product, "select from penstock.blobs")) == 2
-
-
-async def text_of(product: Product, document: int) -> str:
-    return "".join([piece async for piece in read_text(product.app, document)]).strip()
 
 
 async def test_what_cannot_be_taken_is_a_dead_letter_once(
@@ -167,7 +165,7 @@ async def test_what_cannot_be_taken_is_a_dead_letter_once(
         assert "not valid text" in said["caf?.tx"]
         assert "more than 1,024" in said["xxxxxxx"]
         assert [row["repeats"] for row in found] == [0] * 6
-        await source.tell(fates([row for row in found if row["state"] == "failed"], "failed", "no"))
+        await source.tell(outcomes([row for row in found if row["state"] == "failed"], "failed", "no"))
 
 
 async def test_a_file_that_becomes_readable_is_taken(
@@ -226,15 +224,15 @@ async def test_reading_finds_what_was_seen_or_nothing(tmp_path: Path) -> None:
     await anext(reading)
     with (top / "sub" / "a.txt").open("a") as file:
         file.write("more")
-    with pytest.raises(Changed):
+    with pytest.raises(FileChanged):
         [piece async for piece in reading]
     [seen] = walk(top, wanted=every)
     (top / "sub").rename(tmp_path / "elsewhere")
-    with pytest.raises(Changed):
-        hash_leaf(top, seen)
+    with pytest.raises(FileChanged):
+        hash_file(top, seen)
     (top / "sub").symlink_to(tmp_path / "elsewhere")  # the same file, by a link that leads out
-    with pytest.raises(Changed):
-        hash_leaf(top, seen)
+    with pytest.raises(FileChanged):
+        hash_file(top, seen)
     assert list(walk(top, wanted=every)) == []
 
 
@@ -278,8 +276,8 @@ async def test_files_move_when_they_are_done_with(database_url: DatabaseUrl, tmp
         put(top / "b.txt", "Bad.")
         await look(source)
         bad, good = await until_settled(product)
-        await source.tell([*fates([good]), *fates([bad], "failed", "It is torn.")])
-        await source.tell([*fates([good]), *fates([bad], "failed", "It is torn.")])  # again is the same
+        await source.tell([*outcomes([good]), *outcomes([bad], "failed", "It is torn.")])
+        await source.tell([*outcomes([good]), *outcomes([bad], "failed", "It is torn.")])  # again is the same
         assert _tree(top) == {
             "done/sub/a.txt": "Somebody's own.",
             "done/sub/a (2).txt": "One.",
@@ -287,10 +285,10 @@ async def test_files_move_when_they_are_done_with(database_url: DatabaseUrl, tmp
             "failed/b.txt.reason.txt": "It is torn.\n",
         }
         with pytest.MonkeyPatch.context() as context:
-            context.setattr(shelf, "parcel_at", _unreadable)
-            await source.tell(fates([bad]))
+            context.setattr(sources_folder, "item_at", _unreadable)
+            await source.tell(outcomes([bad]))
         assert (top / "failed" / "b.txt").exists(), "one that cannot be read is left"
-        await source.tell(fates([bad]))  # redriven
+        await source.tell(outcomes([bad]))  # redriven
         assert (top / "done" / "b.txt").exists()
         assert not list((top / "failed").iterdir())
 
@@ -299,7 +297,7 @@ async def test_files_move_when_they_are_done_with(database_url: DatabaseUrl, tmp
         await look(source)
         found = await until_settled(product)
         put(top / "b.txt", "Better still.")
-        await source.tell(fates(found))
+        await source.tell(outcomes(found))
         assert _tree(top)["b.txt"] == "Better still.", "it was changed since it was taken"
         assert _tree(top)["done/sub/a (2).txt"] == "One."
 
@@ -332,7 +330,7 @@ async def test_a_folder_below_becomes_a_packet(database_url: DatabaseUrl, tmp_pa
         assert {row["digest"] for row in kept} == {each[DIGEST] for each in asked["documents"]}
         assert len(kept) == len(await _keys(product)) == 3
         put(top / "done" / "case" / "x.txt", "Another.")
-        await source.tell(fates(found))
+        await source.tell(outcomes(found))
         assert (top / "done" / "case (2)" / "more" / "c.txt").exists()
         assert not (top / "case").exists()
         assert (top / "beside.txt").exists()
@@ -347,16 +345,16 @@ async def test_while_the_inbox_is_full_nothing_is_looked_at(database_url: Databa
         running = asyncio.create_task(source.run())
         await _until(product, 2)
         asked = 0
-        real = Desk.has_room
+        real = SourceContext.has_room
 
-        async def has_room(desk: Desk) -> bool:
+        async def has_room(desk: SourceContext) -> bool:
             nonlocal asked
             asked += 1
             put(top / "5.txt", str(asked))
             return await real(desk)
 
         with pytest.MonkeyPatch.context() as context:
-            context.setattr(Desk, "has_room", has_room)
+            context.setattr(SourceContext, "has_room", has_room)
             await asyncio.wait([running], timeout=1.2)
         assert asked < 10
         assert len(await rows(product, "select from penstock.inbox")) == 2
@@ -371,4 +369,4 @@ async def test_a_folder_that_is_not_there_is_said(database_url: DatabaseUrl, tmp
         with pytest.raises(Trouble, match=r"nowhere of the source orders is not there: make or mount it"):
             await source.run()
         with pytest.raises(Trouble, match="is not there"):
-            await source.tell([Fate("a@b", "ready", "")])
+            await source.tell([MessageOutcome("a@b", "ready", "")])

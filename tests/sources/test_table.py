@@ -13,13 +13,12 @@ import pytest
 from penstock.documents import Overtaken
 from penstock.errors import BadSetting, RateLimited
 from penstock.settings import DatabaseUrl
-from penstock.sources import Fate, Sources, Trouble
+from penstock.sources import MessageOutcome, Sources, Trouble
 from penstock.sources.table import open_source
-from penstock.sources.table.dialect import Column, choose_dialect, expand
-from penstock.sources.table.line import Line
-from penstock.sources.table.queries import Key, Queries
-from tests.pipelines.test_message import order, taking, until_settled
-from tests.sources.reading import NAME, Reading, reading
+from penstock.sources.table.dialect import KeyColumn, choose_dialect, expand
+from penstock.sources.table.queries import Queries, RowKey, TableConnection
+from tests.product_with_source import order, product_with_source, until_settled
+from tests.sources.polled_table import NAME, Reading, reading
 
 ORDERS = "create table orders (id bigint, name text, content text, at timestamptz)"
 
@@ -141,7 +140,7 @@ async def test_the_sweep_finds_what_the_order_hides(database_url: DatabaseUrl, t
 async def test_a_sweep_goes_on_after_a_restart(
     database_url: DatabaseUrl, tmp_path: Path, outside: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.sources.table.reader.KEYS", 10)
+    monkeypatch.setattr("penstock.sources.table.table.KEYS", 10)
     await outside.execute(ORDERS)
     await outside.execute("insert into orders select n, 'n', '', null from generate_series(1, 25) as n")
     async with reading(database_url, tmp_path, order_by="at") as read:
@@ -205,7 +204,7 @@ async def test_numbers_of_any_type(
         assert [each[:936] for each in sorted(await read.ids())] == shown
         await asyncio.wait_for(until_known(read, (await read.ids())[0]), 20)
         assert await read.counted() == (len(values), 0)
-        await read.source.tell([Fate(value, "ready", "") for value in values])
+        await read.source.tell([MessageOutcome(value, "ready", "") for value in values])
         assert {row["state"] for row in await outside.fetch("select state from orders")} == {"ready"}
 
 
@@ -248,7 +247,7 @@ async def test_a_row_that_is_too_large_is_poison(
     database_url: DatabaseUrl, tmp_path: Path, outside: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And many large ones are several batches."""
-    monkeypatch.setattr("penstock.sources.table.reader.BATCH_BYTES", 300_000)
+    monkeypatch.setattr("penstock.sources.table.table.BATCH_BYTES", 300_000)
     await outside.execute(ORDERS)
     await outside.execute("insert into orders select n, 'n', repeat('x', 100000) from generate_series(1, 10) as n")
     await outside.execute("insert into orders values (11, 'n', repeat('x', 200000)), (12, 'n', 'x')")
@@ -379,7 +378,7 @@ async def test_rows_are_marked_with_what_became_of_them(
         "mark_status": "status",
         "mark_error": "why",
     }
-    async with taking(
+    async with product_with_source(
         database_url, tmp_path, type="table", url=database_url.reveal(), secret=None, **marked
     ) as product:
         source = Reading(product).source
@@ -417,9 +416,13 @@ class Writing:
 
 async def test_a_source_without_a_url_is_refused(database_url: DatabaseUrl, tmp_path: Path) -> None:
     async with reading(database_url, tmp_path) as read:
-        desk = read.source.desk
-        nowhere = type(desk)(
-            desk.name, desk.chosen.model_copy(update={"url": None}), desk.settings, desk.inbox, desk.store
+        context = read.source.context
+        nowhere = type(context)(
+            context.name,
+            context.chosen.model_copy(update={"url": None}),
+            context.settings,
+            context.inbox,
+            context.store,
         )
         with pytest.raises(BadSetting, match="needs a url"):
             open_source(nowhere)
@@ -447,9 +450,9 @@ async def test_the_other_database_finds_keys_by_its_indexes(
     await outside.execute("create index on orders (at, id)")
     await outside.execute("analyze orders")
     async with reading(database_url, tmp_path, order_by=order_by) as read:
-        line = Line(choose_dialect(database_url.reveal()), read.source.desk.chosen)
+        line = TableConnection(choose_dialect(database_url.reveal()), read.source.context.chosen)
         async with line.open() as (connection, queries):
-            low = Key("19000" if order_by == "id" else "2026-03-01 00:00+00", "19000")
+            low = RowKey("19000" if order_by == "id" else "2026-03-01 00:00+00", "19000")
             asked = [queries.newer(low, 10), queries.page("500", 10), queries.whole(["5", "6"], low)]
             if order_by == "id":
                 asked.append(queries.again(low, low, None, 5000))
@@ -467,9 +470,11 @@ async def test_sql_server_needs_its_driver(database_url: DatabaseUrl, tmp_path: 
     ) as read:
         with pytest.raises(BadSetting, match=r"needs aioodbc: pip install"):
             await read.source.poll()
-        dialect, chosen = choose_dialect("mssql://u:canary@host/db"), read.source.desk.chosen
-        queries = Queries(dialect, chosen, Column("id", "number", "bigint"), Column("at", "time", "datetime2(7)"))
-        text, values, _ = expand(queries.newer(Key("2026-03-01", "7"), 10), lambda _number, column: f"<{column.type}>")
+        dialect, chosen = choose_dialect("mssql://u:canary@host/db"), read.source.context.chosen
+        queries = Queries(dialect, chosen, KeyColumn("id", "number", "bigint"), KeyColumn("at", "time", "datetime2(7)"))
+        text, values, _ = expand(
+            queries.newer(RowKey("2026-03-01", "7"), 10), lambda _number, column: f"<{column.type}>"
+        )
         assert text == (
             "select convert(nvarchar(450), [at], 121) as penstock_order, convert(nvarchar(450), [id], 121) as penstock_id, "
             "penstock_row.* from [dbo].[orders] as penstock_row where [id] is not null and [at] is not null "

@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
 from penstock.web import make_app
-from tests.web.serving import serving
+from tests.web.api_server import serving
 
 MOST = 5_000_000  # bytes of a document, in these tests
 
@@ -83,16 +83,18 @@ class Api:
 
 
 @pytest.fixture
-def wishes() -> dict[str, Any]:
+def setting_overrides() -> dict[str, Any]:
     """Settings that a test wants to be different."""
     return {}
 
 
 @pytest.fixture
-async def product(database_url: DatabaseUrl, tmp_path: Path, wishes: dict[str, Any]) -> AsyncIterator[Product]:
+async def product(
+    database_url: DatabaseUrl, tmp_path: Path, setting_overrides: dict[str, Any]
+) -> AsyncIterator[Product]:
     usual = {"home": str(tmp_path), "database_url": database_url.reveal(), "pool__size": 4, "limits__bytes": MOST}
     usual |= {"pool__hold_limit": "2s", "extraction__children": 1}
-    async with Product(role="test", **(usual | wishes)) as opened:
+    async with Product(role="test", **(usual | setting_overrides)) as opened:
         yield opened
 
 

@@ -2,7 +2,7 @@
 
 from tests.web.conftest import Api
 
-WISHES: list[object] = [
+SETTING_OVERRIDES: list[object] = [
     {},
     {"name": ""},
     {"name": 7},
@@ -54,9 +54,9 @@ async def test_a_taken_name(api: Api) -> None:
 
 
 async def test_wishes_that_cannot_be(api: Api) -> None:
-    for wish in WISHES:
-        answer = await api.ask("POST", "/api/collections", json=wish)
-        assert answer.status == 422, (wish, answer.body)
+    for body in SETTING_OVERRIDES:
+        answer = await api.ask("POST", "/api/collections", json=body)
+        assert answer.status == 422, (body, answer.body)
         assert answer.json["detail"]
     assert (await api.get("/api/collections")).json["items"] == []
 

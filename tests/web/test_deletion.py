@@ -43,7 +43,7 @@ async def test_a_filter_deletes_in_parts(api: Api) -> None:
         ({"collection": "mill", "status": "deleted"}, 422, "cannot be deleted"),
         ({"collection": "mill", "since": "0001-01-01T00:00:00+14:00"}, 422, "UTC"),
         ({"collection": "mill", "metadata": {"a": "\0"}}, 422, "NUL"),
-        ({"collection": "other", "all": True}, 404, "no collection other"),
+        ({"collection": "other", "all": True}, 404, "Collection other does not exist"),
     ],
 )
 async def test_what_cannot_be_meant_is_refused(api: Api, body: dict[str, Any], status: int, said: str) -> None:
@@ -85,8 +85,8 @@ async def test_a_receipt_comes_with_the_removal(api: Api) -> None:
     assert (await api.get("/api/documents/99999/receipt")).status == 404
 
 
-@pytest.mark.parametrize("wishes", [{"documents__restore_within": "1h"}])
-async def test_it_comes_back_in_time(api: Api, wishes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("setting_overrides", [{"documents__restore_within": "1h"}])
+async def test_it_comes_back_in_time(api: Api, setting_overrides: dict[str, Any]) -> None:
     await api.make()
     made = (await api.put("a.txt", b"water")).json
     path = f"/api/documents/{made['id']}"

@@ -27,7 +27,7 @@ RANGES: list[tuple[str, int, slice | None, str | None]] = [
 
 
 @pytest.fixture(autouse=True)
-async def mill(api: Api) -> None:
+async def mill_collection(api: Api) -> None:
     await api.make("mill")
 
 

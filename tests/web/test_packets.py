@@ -14,7 +14,7 @@ TEXT = b"PART A\n\nThe weir was mended.\n"
 
 
 @pytest.fixture(autouse=True)
-async def mill(api: Api) -> None:
+async def mill_collection(api: Api) -> None:
     await api.make("mill")
 
 
@@ -61,14 +61,14 @@ async def test_a_form_becomes_a_packet(api: Api) -> None:
 
 async def test_a_list_is_a_message_until_its_documents_are_fetched(api: Api) -> None:
     content = base64.b64encode(TEXT).decode()
-    wish = {"collection": "mill", "name": "7", "documents": [{"name": "a.txt", "content": content}], "message_id": "m1"}
-    answer = await api.ask("POST", "/api/packets", json=wish)
+    body = {"collection": "mill", "name": "7", "documents": [{"name": "a.txt", "content": content}], "message_id": "m1"}
+    answer = await api.ask("POST", "/api/packets", json=body)
     assert (answer.status, answer.json["created"]) == (202, True)
     number = answer.json["id"]
     shown = (await api.get(f"/api/packets/{number}")).json
     assert (shown["status"], shown["name"], shown["merged"]) == ("queued", "7", False)
     assert "still a message" in (await api.get(f"/api/packets/{number}/why")).json["sentence"]
-    again = await api.ask("POST", "/api/packets", json=wish)
+    again = await api.ask("POST", "/api/packets", json=body)
     assert (again.json["id"], again.json["created"], again.json["unchanged"]) == (number, False, True)
     async with api.working():
         shown = await until_over(api, number)
@@ -76,8 +76,8 @@ async def test_a_list_is_a_message_until_its_documents_are_fetched(api: Api) -> 
 
 
 async def test_a_list_that_leads_nowhere_fails_with_its_reason(api: Api) -> None:
-    wish = {"collection": "mill", "name": "8", "documents": [{"url": "http://127.0.0.1/x.pdf"}]}
-    number = (await api.ask("POST", "/api/packets", json=wish)).json["id"]
+    body = {"collection": "mill", "name": "8", "documents": [{"url": "http://127.0.0.1/x.pdf"}]}
+    number = (await api.ask("POST", "/api/packets", json=body)).json["id"]
     async with api.working():
         shown = await until_over(api, number)
         assert shown["status"] == "failed"
@@ -85,7 +85,7 @@ async def test_a_list_that_leads_nowhere_fails_with_its_reason(api: Api) -> None
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("body", "said"),
     [
         ({}, "collection"),
         ({"collection": "mill", "name": "x", "documents": []}, "documents"),
@@ -93,8 +93,8 @@ async def test_a_list_that_leads_nowhere_fails_with_its_reason(api: Api) -> None
         ({"collection": "mill", "name": "x", "documents": [{"content": "eA=="}] * 201}, "packet.documents"),
     ],
 )
-async def test_a_list_that_cannot_be_used(api: Api, wish: dict[str, Any], said: str) -> None:
-    answer = await api.ask("POST", "/api/packets", json=wish)
+async def test_a_list_that_cannot_be_used(api: Api, body: dict[str, Any], said: str) -> None:
+    answer = await api.ask("POST", "/api/packets", json=body)
     assert answer.status == 422
     assert said in answer.json["detail"]
 

@@ -8,13 +8,14 @@ from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import pytest
+from fastapi.routing import APIRoute
 from yarl import URL
 
-from penstock.engine import listing
-from penstock.pipelines import Product
+from penstock.engine.inspect import queries
+from penstock.product import Product
 from penstock.web.pages import ROUTERS
 from tests.web.conftest import Answer, Api
-from tests.web.stage import CANARY, WISHES, Stage, fill, staged
+from tests.web.two_tenants import CANARY, SETTING_OVERRIDES, TwoTenants, fill, staged
 
 HTML = {"Accept": "text/html"}
 EVIL = "<img src=x onerror=alert(1)>\"'&amp;"
@@ -159,7 +160,7 @@ async def test_a_static_file_is_kept_for_ever(api: Api) -> None:
 # -- what is done, without scripts --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wishes", [{"documents__restore_within": "1h"}])
+@pytest.mark.parametrize("setting_overrides", [{"documents__restore_within": "1h"}])
 async def test_forms_without_scripts(api: Api) -> None:
     made = await send(api, "/collections", name="mill")
     assert (made.status, made.headers["Location"]) == (303, "/documents?collection=mill&did=created")
@@ -221,7 +222,7 @@ async def test_the_queue_by_forms(api: Api) -> None:
 
 
 async def test_jobs_are_looked_through_in_portions(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "WINDOW", 2)
+    monkeypatch.setattr(queries, "WINDOW", 2)
     await api.make("mill")
     for number in range(3):
         await api.put(f"{number}.txt")
@@ -280,60 +281,61 @@ async def test_an_address_cannot_put_words_into_a_page(api: Api) -> None:
 
 
 @pytest.fixture
-async def stage(product: Product) -> AsyncIterator[Stage]:
+async def two_tenants(product: Product) -> AsyncIterator[TwoTenants]:
     async with staged(product) as made:
         yield made
 
 
-def walked(stage: Stage) -> list[tuple[str, str]]:
+def walked(two_tenants: TwoTenants) -> list[tuple[str, str]]:
     """Every route of the pages, asked for something of `mill`."""
     found = []
     for router in ROUTERS:
         for route in router.routes:
-            path = re.sub(r"\{id\}", str(stage.letter), route.path)
-            for name, value in (("job", stage.job), ("message", stage.message), ("action", "retry")):
+            assert isinstance(route, APIRoute)
+            path = re.sub(r"\{id\}", str(two_tenants.letter), route.path)
+            for name, value in (("job", two_tenants.job), ("message", two_tenants.message), ("action", "retry")):
                 path = path.replace(f"{{{name}}}", str(value))
             path = path.replace("/schedules/retry", "/schedules/run").replace(
-                f"/packets/{stage.letter}", f"/packets/{stage.packet}"
+                f"/packets/{two_tenants.letter}", f"/packets/{two_tenants.packet}"
             )
-            found += [(method, path) for method in route.methods]
+            found += [(method, path) for method in route.methods or ()]
     return [(method, path) for method, path in found if "{" not in path and not path.startswith("/sign-")]
 
 
-@pytest.mark.parametrize("wishes", [dict(WISHES)])
-async def test_nobody_sees_anothers_pages(stage: Stage) -> None:
-    await fill(stage)
-    routes = walked(stage)
+@pytest.mark.parametrize("setting_overrides", [dict(SETTING_OVERRIDES)])
+async def test_nobody_sees_anothers_pages(two_tenants: TwoTenants) -> None:
+    await fill(two_tenants)
+    routes = walked(two_tenants)
     assert len(routes) > 20
     for method, path in routes:
         where = f"{method} {path}"
-        refused = await stage.ask(None, method, path, headers=HTML, allow_redirects=False)
+        refused = await two_tenants.ask(None, method, path, headers=HTML, allow_redirects=False)
         if method == "GET":
             assert (refused.status, refused.headers["Location"][:8]) == (303, "/sign-in"), where
         else:
             assert refused.status == 401, where
         for key in ("rival", "rival porch", "mill porch"):
-            answer = await stage.ask(key, method, path, headers=HTML, allow_redirects=False)
+            answer = await two_tenants.ask(key, method, path, headers=HTML, allow_redirects=False)
             assert answer.status != 500, where
-            assert not stage.leaks(answer), f"{where} as {key}: {stage.leaks(answer)}"
+            assert not two_tenants.leaks(answer), f"{where} as {key}: {two_tenants.leaks(answer)}"
             if path.partition("?")[0] in OF_THE_FLEET:
                 assert answer.status == 403, where
     for path in (f"/search?q={CANARY}", f"/documents?name={CANARY[:5]}", "/documents?status=deleted", "/?x=1"):
-        answer = await stage.ask("rival", "GET", path, headers=HTML)
-        assert stage.leaks(answer) in ([], [CANARY]) and answer.body.decode().count(CANARY) <= 2, (
+        answer = await two_tenants.ask("rival", "GET", path, headers=HTML)
+        assert two_tenants.leaks(answer) in ([], [CANARY]) and answer.body.decode().count(CANARY) <= 2, (
             path
         )  # the question itself
-    owned = await stage.ask("owner", "GET", f"/documents/{stage.letter}", headers=HTML)
+    owned = await two_tenants.ask("owner", "GET", f"/documents/{two_tenants.letter}", headers=HTML)
     assert CANARY in check(owned).text
-    reads = check(await stage.ask("mill reads", "GET", f"/documents/{stage.letter}", headers=HTML))
+    reads = check(await two_tenants.ask("mill reads", "GET", f"/documents/{two_tenants.letter}", headers=HTML))
     assert not [action for action, _ in reads.forms if action.endswith("/delete")]
-    broken = check(await stage.ask("owner", "GET", f"/documents/{stage.broken}", headers=HTML))
+    broken = check(await two_tenants.ask("owner", "GET", f"/documents/{two_tenants.broken}", headers=HTML))
     assert "Traceback" not in broken.text, "a traceback is for who runs the code"
 
 
-@pytest.mark.parametrize("wishes", [dict(WISHES)])
-async def test_signing_in(stage: Stage) -> None:
-    base = f"http://127.0.0.1:{stage.api.port}"
+@pytest.mark.parametrize("setting_overrides", [dict(SETTING_OVERRIDES)])
+async def test_signing_in(two_tenants: TwoTenants) -> None:
+    base = f"http://127.0.0.1:{two_tenants.api.port}"
     async with aiohttp.ClientSession(base, cookie_jar=aiohttp.CookieJar(unsafe=True), headers=HTML) as browser:
         async with browser.get("/documents?status=failed") as answer:
             assert (answer.status, answer.url.path, answer.url.query["next"]) == (
@@ -345,12 +347,12 @@ async def test_signing_in(stage: Stage) -> None:
             assert (answer.status, "pk_wrong" in await answer.text()) == (401, False)
         for wanted in ("//evil.example", "/\\evil.example", "https://evil.example", "/%0d%0a"):
             async with browser.post(
-                "/sign-in", data={"key": stage.keys["owner"], "next": wanted}, allow_redirects=False
+                "/sign-in", data={"key": two_tenants.keys["owner"], "next": wanted}, allow_redirects=False
             ) as answer:
                 assert URL(answer.headers["Location"]).host is None, wanted
         async with browser.get("/documents") as answer:
             text = await answer.text()
-            assert (answer.status, stage.keys["owner"] in text) == (200, False)
+            assert (answer.status, two_tenants.keys["owner"] in text) == (200, False)
         async with browser.post(
             "/collections", data={"name": "x"}, headers={"Origin": "https://evil.example"}
         ) as answer:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.memos.keeper import Keeper, llms, over
+from tests.memos.memo_model import MemoModel, llms, over
 from tests.models.chat import Chat, chatting
 from tests.web.conftest import Api
 
@@ -20,7 +20,7 @@ async def chat() -> AsyncIterator[Chat]:
 
 
 @pytest.fixture
-def wishes(chat: Chat) -> dict[str, Any]:
+def setting_overrides(chat: Chat) -> dict[str, Any]:
     return {"llms": llms(chat), "memos__check_every": "1s", "memos__waiting": 3}
 
 
@@ -30,8 +30,8 @@ async def send(api: Api, *messages: Any, stream: str = "mill") -> Any:
 
 async def test_from_a_message_to_a_memo(api: Api, chat: Chat) -> None:
     """By the schedule, without anybody's help; the answers are those that the page promises."""
-    keeper = Keeper(chat)
-    keeper.judge = lambda older, newer: "contradicts"
+    memo_model = MemoModel(chat)
+    memo_model.judge = lambda older, newer: "contradicts"
     oak = {"message_id": "1", "author": "Ann", "text": "The sluice gate is made of oak.", "at": "2026-11-17T18:00:00Z"}
     steel = {"message_id": "2", "author": "Bob", "text": "The sluice gate is made of steel."}
     first = await send(api, oak)

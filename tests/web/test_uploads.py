@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from tests.waiting import until
+from tests.polling import until
+from tests.web.api_server import raw
 from tests.web.conftest import MOST, Answer, Api
-from tests.web.serving import raw
 
 
 @pytest.fixture(autouse=True)
-async def mill(api: Api) -> None:
+async def mill_collection(api: Api) -> None:
     await api.make("mill")
 
 
@@ -193,7 +193,7 @@ async def test_a_waiting_upload_holds_no_connection(api: Api) -> None:
         writer.close()
 
 
-@pytest.mark.parametrize("wishes", [{"limits__waiting": 2}])
+@pytest.mark.parametrize("setting_overrides", [{"limits__waiting": 2}])
 async def test_a_full_queue(api: Api) -> None:
     answers = [await api.put(f"{number}.txt") for number in range(6)]
     refused = [answer for answer in answers if answer.status != 202]

@@ -15,11 +15,11 @@ import pytest
 from fastapi import APIRouter, FastAPI
 
 from penstock.access import revoke_key
-from penstock.pipelines import Product
+from penstock.product import Product
 from penstock.web import make_app
-from penstock.web.caller import check_declared
+from penstock.web.dependencies import check_declared
 from tests.web.conftest import Answer
-from tests.web.stage import CANARY, WISHES, Stage, fill, move_clock, staged
+from tests.web.two_tenants import CANARY, SETTING_OVERRIDES, TwoTenants, fill, move_clock, staged
 
 NOWHERE = 987_654_321  # a number that nothing has
 
@@ -32,8 +32,8 @@ class Ask:
     options: dict[str, Any]
 
 
-def at(path: str, **options: Any) -> Callable[[Stage], Ask]:
-    return lambda stage: Ask(path.format_map(vars(stage)), options)
+def at(path: str, **options: Any) -> Callable[[TwoTenants], Ask]:
+    return lambda two_tenants: Ask(path.format_map(vars(two_tenants)), options)
 
 
 def form() -> Any:
@@ -49,7 +49,7 @@ class Route:
     method: str
     path: str
     scope: str  # read, write, admin; open: no key is needed; signed: the message carries a signature (test_inbox.py)
-    ask: Callable[[Stage], Ask]
+    ask: Callable[[TwoTenants], Ask]
     stranger: int = 404  # what another tenant gets
     neighbour: int = 404  # what a key of the same tenant gets that is for another collection
     fleet: bool = False  # about everybody: only for who runs the fleet, in place of the owner
@@ -172,19 +172,19 @@ GUARDED = [route for route in ROUTES if route.scope not in {"open", "signed"}]
 
 
 @pytest.fixture
-def wishes() -> dict[str, Any]:
-    return dict(WISHES)
+def setting_overrides() -> dict[str, Any]:
+    return dict(SETTING_OVERRIDES)
 
 
 @pytest.fixture
-async def stage(product: Product) -> AsyncIterator[Stage]:
+async def two_tenants(product: Product) -> AsyncIterator[TwoTenants]:
     async with staged(product) as made:
         yield made
 
 
-async def ask(stage: Stage, route: Route, key: str | None, **headers: str) -> Answer:
-    wanted = route.ask(stage)
-    return await stage.ask(key, route.method, wanted.path, headers=headers, **wanted.options)
+async def ask(two_tenants: TwoTenants, route: Route, key: str | None, **headers: str) -> Answer:
+    wanted = route.ask(two_tenants)
+    return await two_tenants.ask(key, route.method, wanted.path, headers=headers, **wanted.options)
 
 
 # -- every route is here ------------------------------------------------------------------------------------------
@@ -229,13 +229,13 @@ def test_a_route_without_a_scope_is_not_served() -> None:
 # -- who may not --------------------------------------------------------------------------------------------------
 
 
-async def test_without_a_good_key(stage: Stage, product: Product) -> None:
+async def test_without_a_good_key(two_tenants: TwoTenants, product: Product) -> None:
     database = product.app.database
-    revoked = await stage.make_key("revoked", tenant="mill", scopes=["admin"])
+    revoked = await two_tenants.make_key("revoked", tenant="mill", scopes=["admin"])
     await revoke_key(database, str(revoked))
-    await stage.make_key("expired", tenant="mill", scopes=["admin"], expires_in=timedelta(minutes=5))
+    await two_tenants.make_key("expired", tenant="mill", scopes=["admin"], expires_in=timedelta(minutes=5))
     await move_clock(product, timedelta(minutes=5))
-    good = stage.keys["owner"]
+    good = two_tenants.keys["owner"]
     bad = {
         "none": None,
         "no key": "hello",
@@ -250,14 +250,14 @@ async def test_without_a_good_key(stage: Stage, product: Product) -> None:
     }
     for route in GUARDED:
         for label, key in bad.items():
-            answer = await ask(stage, route, key)
+            answer = await ask(two_tenants, route, key)
             where = f"{route.method} {route.path} with {label}"
             assert answer.status == 401, f"{where}: {answer.status} {answer.body!r}"
             assert answer.headers["WWW-Authenticate"] == "Bearer", where
-            assert not stage.leaks(answer), where
+            assert not two_tenants.leaks(answer), where
             assert good[12:] not in answer.body.decode(), where
     for header in ("", "Bearer", f"Basic {good}", good, f"bearer{good}", "Bearer " + "x" * 5000):
-        answer = await stage.api.get("/api/documents", headers={"Authorization": header})
+        answer = await two_tenants.api.get("/api/documents", headers={"Authorization": header})
         assert answer.status == 401, header
     # What is not there says so only to who may ask; a method that is not there, too.
     for method, path in (
@@ -266,27 +266,27 @@ async def test_without_a_good_key(stage: Stage, product: Product) -> None:
         ("OPTIONS", "/api/documents"),
         ("GET", "/"),
     ):
-        assert (await stage.ask(None, method, path)).status == 401, path
+        assert (await two_tenants.ask(None, method, path)).status == 401, path
     for route in ROUTES:
         if route.scope == "open" and route.method == "GET":
-            assert (await ask(stage, route, None)).status == (
+            assert (await ask(two_tenants, route, None)).status == (
                 503 if route.path == "/health/ready" else 200
             )  # no worker
 
 
-async def test_with_too_small_a_scope(stage: Stage) -> None:
+async def test_with_too_small_a_scope(two_tenants: TwoTenants) -> None:
     weaker = {"read": "mill writes", "write": "mill reads", "admin": "mill writes"}
     for route in GUARDED:
         if route.path == "/api/openapi.json":  # what the API can do is no secret to who has a key
             continue
-        answer = await ask(stage, route, weaker[route.scope])
+        answer = await ask(two_tenants, route, weaker[route.scope])
         where = f"{route.method} {route.path}"
         assert answer.status == 403, f"{where}: {answer.status} {answer.body!r}"
         assert "scope" in answer.json["detail"], where
-        assert not stage.leaks(answer), where
+        assert not two_tenants.leaks(answer), where
     for route in GUARDED:
         if route.scope == "admin":
-            assert (await ask(stage, route, "mill reads")).status == 403, route.path
+            assert (await ask(two_tenants, route, "mill reads")).status == 403, route.path
 
 
 def twin(wanted: Ask) -> Ask:
@@ -313,24 +313,24 @@ def plainly(answer: Answer) -> tuple[int, str, dict[str, str]]:
     return answer.status, text, headers
 
 
-async def test_strangers_find_nothing(stage: Stage) -> None:
-    await fill(stage)
-    before = await everything(stage)
+async def test_strangers_find_nothing(two_tenants: TwoTenants) -> None:
+    await fill(two_tenants)
+    before = await everything(two_tenants)
     for key in ("rival", "rival porch", "mill porch", "fleet"):
         for route in GUARDED:
             where = f"{route.method} {route.path} as {key}"
             if key == "fleet" and route.fleet and route.path != "/metrics":  # it may: see test_engine.py
                 continue
             expected = _expected(route, key)
-            answer = await ask(stage, route, key)
+            answer = await ask(two_tenants, route, key)
             assert answer.status == expected, f"{where}: {answer.status} {answer.body!r}"
             if not (key == "fleet" and route.fleet):  # they are about everybody, and say so
-                assert not stage.leaks(answer), f"{where}: {stage.leaks(answer)} in {answer.body!r}"
+                assert not two_tenants.leaks(answer), f"{where}: {two_tenants.leaks(answer)} in {answer.body!r}"
             if expected == 404:  # not yours is not there, to the letter
-                wanted = twin(route.ask(stage))
-                there_is_none = await stage.ask(key, route.method, wanted.path, **wanted.options)
+                wanted = twin(route.ask(two_tenants))
+                there_is_none = await two_tenants.ask(key, route.method, wanted.path, **wanted.options)
                 assert plainly(answer) == plainly(there_is_none), where
-    assert await everything(stage) == before, "and has changed nothing"
+    assert await everything(two_tenants) == before, "and has changed nothing"
 
 
 def _expected(route: Route, key: str) -> int:
@@ -346,12 +346,12 @@ def _expected(route: Route, key: str) -> int:
     return route.stranger
 
 
-async def everything(stage: Stage) -> list[Any]:
+async def everything(two_tenants: TwoTenants) -> list[Any]:
     """What `mill` has, past the API."""
     tables = ("documents", "versions", "collections", "receipts", "removals", "events", "blobs")
     rows: list[Any] = []
     for table in tables:
-        rows += await stage.api.product.app.database.pool.repeat(
+        rows += await two_tenants.api.product.app.database.pool.repeat(
             lambda session, table=table: session.fetch(  # type: ignore[misc]
                 f"select to_jsonb(t) from penstock.{table} as t where tenant = 'mill' order by 1"
             )
@@ -359,9 +359,9 @@ async def everything(stage: Stage) -> list[Any]:
     return rows
 
 
-async def test_lists_of_strangers_have_no_trace(stage: Stage) -> None:
+async def test_lists_of_strangers_have_no_trace(two_tenants: TwoTenants) -> None:
     """Filters, pages and searches of all forms, which the table asks in one form each."""
-    await fill(stage)
+    await fill(two_tenants)
     paths = [
         f"/api/search?q={CANARY}&mode=words",
         f"/api/search?q={CANARY}&mode=vectors",
@@ -369,8 +369,8 @@ async def test_lists_of_strangers_have_no_trace(stage: Stage) -> None:
         "/api/search?q=repaired&type=text/plain&offset=0&k=100",
         "/api/collections?limit=1",
         "/api/collections?after=a&limit=1",
-        f"/api/documents?parent={stage.letter}",
-        f"/api/documents?parent={stage.members[0] - 1}",
+        f"/api/documents?parent={two_tenants.letter}",
+        f"/api/documents?parent={two_tenants.members[0] - 1}",
         *(f"/api/documents?status={state}" for state in ("queued", "processing", "ready", "failed", "deleted")),
         "/api/documents?collection=porch",
         "/api/status",
@@ -378,9 +378,9 @@ async def test_lists_of_strangers_have_no_trace(stage: Stage) -> None:
     ]
     for key in ("rival", "rival porch", "mill porch", "fleet"):
         for path in paths:
-            answer = await stage.ask(key, "GET", path)
+            answer = await two_tenants.ask(key, "GET", path)
             assert answer.status == 200, f"{path} as {key}: {answer.body!r}"
-            assert not stage.leaks(answer), f"{path} as {key}: {answer.body!r}"
+            assert not two_tenants.leaks(answer), f"{path} as {key}: {answer.body!r}"
             if "/api/documents" in path:
                 assert answer.json["items"] == [], path
             if "/api/search" in path:
@@ -388,20 +388,26 @@ async def test_lists_of_strangers_have_no_trace(stage: Stage) -> None:
             if "/api/status" in path:
                 assert set(answer.json["documents"].values()) == {0}, path
         # A number of another's document in each place where one is taken.
-        for number in (*stage.members, stage.broken, stage.gone, stage.waiting, stage.letter):
+        for number in (
+            *two_tenants.members,
+            two_tenants.broken,
+            two_tenants.gone,
+            two_tenants.waiting,
+            two_tenants.letter,
+        ):
             for rest in ("", "/text", "/pages", "/chunks", "/why", "/history", "/content", "/receipt", "/versions"):
-                answer = await stage.ask(key, "GET", f"/api/documents/{number}{rest}")
+                answer = await two_tenants.ask(key, "GET", f"/api/documents/{number}{rest}")
                 assert answer.status == 404, f"{rest} as {key}: {answer.body!r}"
-                assert not stage.leaks(answer)
+                assert not two_tenants.leaks(answer)
 
 
-async def test_a_page_of_collections_does_not_name_others(stage: Stage) -> None:
+async def test_a_page_of_collections_does_not_name_others(two_tenants: TwoTenants) -> None:
     """`next` is the name of the last one, which must be one of those that the key sees."""
     seen: list[str] = []
     after = ""
     for _ in range(5):
-        page = await stage.ask("mill porch", "GET", f"/api/collections?limit=1&after={after}")
-        assert not stage.leaks(page)
+        page = await two_tenants.ask("mill porch", "GET", f"/api/collections?limit=1&after={after}")
+        assert not two_tenants.leaks(page)
         seen += [each["name"] for each in page.json["items"]]
         assert page.json["next"] in {None, "porch"}
         if (after := page.json["next"]) is None:
@@ -409,47 +415,53 @@ async def test_a_page_of_collections_does_not_name_others(stage: Stage) -> None:
     assert seen == ["porch"]
 
 
-async def test_the_right_key(stage: Stage) -> None:
+async def test_the_right_key(two_tenants: TwoTenants) -> None:
     """So that the refusals above are about the key, and not about the request."""
-    await fill(stage)
+    await fill(two_tenants)
     for route in GUARDED:
-        answer = await ask(stage, route, "fleet" if route.fleet else "owner")
+        answer = await ask(two_tenants, route, "fleet" if route.fleet else "owner")
         where = f"{route.method} {route.path}"
         allowed = {404} if route.path == "/api/limits/{limit}/close" else set()  # no limit is declared here
         assert answer.status not in {401, 403, 404, 500} - allowed, f"{where}: {answer.status} {answer.body!r}"
     # The last line of the table has revoked the owner's own key.
-    assert (await stage.ask("mill reads", "GET", "/api/documents/" + str(stage.letter))).json["status"] == "deleted"
+    assert (await two_tenants.ask("mill reads", "GET", "/api/documents/" + str(two_tenants.letter))).json[
+        "status"
+    ] == "deleted"
 
 
-async def test_why_tells_of_workers_to_who_runs_them(stage: Stage) -> None:
+async def test_why_tells_of_workers_to_who_runs_them(two_tenants: TwoTenants) -> None:
     """A job's row names workers, and how many permits they use for everybody."""
     for key, told in (("owner", {"document"}), ("mill porch", {"document"}), ("fleet", {"document", "job"})):
-        put = await stage.ask(key, "PUT", f"/api/collections/porch/documents/{key[:4]}{len(key)}.txt", data=b"x")
+        put = await two_tenants.ask(key, "PUT", f"/api/collections/porch/documents/{key[:4]}{len(key)}.txt", data=b"x")
         reader = "mill porch" if key == "mill porch" else key
-        why = (await stage.ask(reader, "GET", f"{put.headers['Location']}/why")).json
+        why = (await two_tenants.ask(reader, "GET", f"{put.headers['Location']}/why")).json
         assert why["evidence"].keys() == told, key
         assert why["sentence"]
 
 
-async def test_a_key_of_one_collection_in_it(stage: Stage) -> None:
+async def test_a_key_of_one_collection_in_it(two_tenants: TwoTenants) -> None:
     """It can do there what its scopes say, and sees its own."""
-    put = await stage.ask("mill porch", "PUT", "/api/collections/porch/documents/a.txt", data=b"mine")
+    put = await two_tenants.ask("mill porch", "PUT", "/api/collections/porch/documents/a.txt", data=b"mine")
     assert put.status == 202, put.body
     number = put.json["id"]
-    shown = (await stage.ask("mill porch", "GET", f"/api/documents/{number}")).json
+    shown = (await two_tenants.ask("mill porch", "GET", f"/api/documents/{number}")).json
     assert (shown["name"], shown["uploaded_by"]) == ("a.txt", "mill porch")
-    assert [each["id"] for each in (await stage.ask("mill porch", "GET", "/api/documents")).json["items"]] == [number]
-    assert (await stage.ask("mill porch", "GET", "/api/status")).json["documents"]["queued"] == 1
-    assert (await stage.ask("rival porch", "GET", f"/api/documents/{number}")).status == 404
-    removed = await stage.ask("mill porch", "POST", "/api/documents/delete", json={"collection": "porch", "all": True})
+    assert [each["id"] for each in (await two_tenants.ask("mill porch", "GET", "/api/documents")).json["items"]] == [
+        number
+    ]
+    assert (await two_tenants.ask("mill porch", "GET", "/api/status")).json["documents"]["queued"] == 1
+    assert (await two_tenants.ask("rival porch", "GET", f"/api/documents/{number}")).status == 404
+    removed = await two_tenants.ask(
+        "mill porch", "POST", "/api/documents/delete", json={"collection": "porch", "all": True}
+    )
     assert removed.json == {"deleted": 1, "more": False}
 
 
-async def test_the_same_idempotency_key_of_two_tenants(stage: Stage) -> None:
+async def test_the_same_idempotency_key_of_two_tenants(two_tenants: TwoTenants) -> None:
     path, options = "/api/collections/porch/documents/a.txt", {"data": b"mine", "headers": {"Idempotency-Key": "k1"}}
     numbers: dict[str, int] = {}
     for key in ("owner", "rival", "owner", "rival"):
-        answer = await stage.ask(key, "PUT", path, **options)
+        answer = await two_tenants.ask(key, "PUT", path, **options)
         assert answer.status == 202, answer.body
         assert numbers.setdefault(key, answer.json["id"]) == answer.json["id"]
     assert numbers["owner"] != numbers["rival"]

@@ -1,29 +1,87 @@
-"""API keys in the database: make, list, revoke. The SQL is in keys.sql.
+"""API keys: make, list and revoke them, and find the principal that a key stands for.
 
-What a key may do is written down when it is made and never changes; who needs another one makes it and revokes the old one.
+A key is `pk_`, a prefix of eight characters that names it, `_`, and 256 random bits; the database has only its digest. The
+permissions of a key never change: make another key and revoke the old one. `Keyring` caches keys for a second in each process.
 """
 
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
-from penstock.access.key import Key, make_key, read_key
-from penstock.access.principal import SCOPES
-from penstock.database import Database, Session, statements
-from penstock.database.tenancy import check_tenant
-from penstock.errors import BadValue, NotFound
+from penstock.database import Database, Session, check_tenant, statements
+from penstock.errors import BadKey, BadValue, NotFound
 
 sql = statements(__file__)
 
+Scope = Literal["read", "write", "admin"]
+SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
+LETTERS = "abcdefghijkmnpqrstuvwxyz"  # none that is mistaken for another
+DIGITS = "23456789"
+PREFIX = 8
+FORM = re.compile(r"pk_([a-z0-9]{8})_[A-Za-z0-9_-]{43}", re.ASCII)
 NAME_MAX = 200
 LONGEST = timedelta(days=3650)
+GOOD_FOR = 1.0  # seconds that a process trusts a key it has read
+MOST = 10_000  # keys in the cache of a process
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """What is known of a key; `key` is the whole of it, only when it was just made."""
+class Principal:
+    """The tenant, scopes and collections in whose name a request is made; `collections` is None for all of the tenant."""
+
+    tenant: str
+    scopes: frozenset[str]
+    name: str = ""
+    key_id: int | None = None
+    collections: frozenset[int] | None = None
+
+    def may(self, scope: str) -> bool:
+        """`admin` includes every scope; `write` does not include `read`."""
+        return scope in self.scopes or "admin" in self.scopes
+
+    def sees(self, collection: int) -> bool:
+        return self.collections is None or collection in self.collections
+
+
+# Requests from this machine without a key, while no other machine can connect (web/middleware/auth.py).
+LOCAL = Principal("default", frozenset(SCOPES))
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key as its holder has it; printing it shows the prefix alone."""
+
+    prefix: str
+    text: str = field(repr=False)
+
+    @property
+    def digest(self) -> bytes:
+        return hashlib.sha256(self.text.encode()).digest()
+
+
+def make_key() -> ApiKey:
+    # A letter first, so that a prefix is never taken for the id of a key.
+    prefix = secrets.choice(LETTERS) + "".join(secrets.choice(LETTERS + DIGITS) for _ in range(PREFIX - 1))
+    return ApiKey(prefix, f"pk_{prefix}_{secrets.token_urlsafe(32)}")
+
+
+def read_key(text: str) -> ApiKey | None:
+    """The key that a text is; None if it has not the form of one."""
+    form = FORM.fullmatch(text)
+    return ApiKey(form[1], text) if form else None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """A key as the database has it; `key` is its text, only when it was just made."""
 
     id: int
     tenant: str
@@ -37,7 +95,7 @@ class Listed:
     revoked_at: datetime | None
     used_at: datetime | None
     usable: bool
-    key: Key | None = None
+    key: ApiKey | None = None
 
 
 async def create_key(
@@ -49,7 +107,7 @@ async def create_key(
     collections: Iterable[str] | None = None,
     expires_in: timedelta | None = None,
     created_by: str = "",
-) -> Listed:
+) -> KeyRecord:
     """Make a key; its text is in the answer and nowhere else."""
     wanted, chosen = sorted(set(scopes)), None if collections is None else sorted(set(collections))
     _check(name, wanted, chosen, expires_in)
@@ -57,11 +115,8 @@ async def create_key(
     async with database.pool.transaction() as tx:
         known: dict[str, int] = {}
         if chosen is not None:
-            for each in chosen:
-                if (
-                    not each.isprintable()
-                ):  # PostgreSQL takes neither NUL nor halves of characters, and no collection has them
-                    raise NotFound("A collection has no such name: a key can only be for collections that there are.")
+            if not all(map(str.isprintable, chosen)):  # PostgreSQL takes neither NUL nor lone surrogates
+                raise NotFound("A collection has no such name: a key can only be for collections that there are.")
             known = {row["name"]: row["id"] for row in await sql.collections(tx, tenant=tenant, names=chosen)}
             if missing := [each for each in chosen if each not in known]:
                 raise NotFound(
@@ -78,18 +133,20 @@ async def create_key(
             created_by=created_by,
             expires_in=expires_in,
         )
-        row = await sql.show_key.first(tx, id=number)
-    return replace(_listed(row), key=key)
+        row: Any = await sql.show_key.first(tx, id=number)
+    return KeyRecord(**row, key=key)
 
 
-async def list_keys(database: Database, *, tenant: str | None = None, after: int = 0, most: int = 1000) -> list[Listed]:
-    """Keys by number, of one tenant or of all."""
+async def list_keys(
+    database: Database, *, tenant: str | None = None, after: int = 0, most: int = 1000
+) -> list[KeyRecord]:
+    """Keys by id, of one tenant or of all."""
     rows = await database.pool.repeat(partial(sql.list_keys, tenant=tenant, after=after, most=most))
-    return [_listed(row) for row in rows]
+    return [KeyRecord(**row) for row in rows]
 
 
-async def revoke_key(database: Database, which: str, *, tenant: str | None = None) -> Listed:
-    """End a key, by its number or its prefix; a second after this, no process takes it any more. Again changes nothing."""
+async def revoke_key(database: Database, which: str, *, tenant: str | None = None) -> KeyRecord:
+    """Revoke a key by its id or prefix; a second later no process accepts it any more. Idempotent."""
     whole = read_key(which)
     number = int(which) if which.isascii() and which.isdecimal() and len(which) < 10 else 0
     prefix = whole.prefix if whole else which.removeprefix("pk_")
@@ -98,11 +155,11 @@ async def revoke_key(database: Database, which: str, *, tenant: str | None = Non
         row = await sql.show_key.first(tx, id=revoked or 0)
     if row is None:
         raise NotFound(f"There is no key {which[:11]}: `penstock key list` shows those that there are.")
-    return _listed(row)
+    return KeyRecord(**row)
 
 
 async def any_usable_key(session: Session) -> bool:
-    """Whether anybody could ask with a key at all."""
+    """Whether there is a key that is neither revoked nor expired."""
     return bool(await sql.any_usable_key.value(session))
 
 
@@ -119,5 +176,53 @@ def _check(name: str, scopes: list[str], collections: list[str] | None, expires_
         raise BadValue("A key expires in the future, and within ten years.")
 
 
-def _listed(row: Any) -> Listed:
-    return Listed(**row)
+class Keyring:
+    """A cache of principals by the digest or the id of their keys."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: OrderedDict[bytes | int, tuple[Principal, float]] = OrderedDict()  # with the end of their validity
+
+    async def find(self, text: str) -> Principal:
+        """The principal of a key, or `BadKey` with the reason."""
+        key = read_key(text)
+        if key is None:
+            raise BadKey("This is not the form of a key: pk_, 8 characters, _, 43 characters.")
+        digest = key.digest
+        if (principal := self._remembered(digest)) is not None:
+            return principal
+        find = partial(sql.find_key.first, prefix=key.prefix, id=None, digest=digest)
+        row = await self._database.pool.repeat(find)
+        if row is None or not hmac.compare_digest(row["digest"], digest):
+            raise BadKey("This key is not known here.")
+        return self._remember(digest, row)
+
+    async def find_by_id(self, key_id: int) -> Principal:
+        """The same for a session that was opened with a key."""
+        if (principal := self._remembered(key_id)) is not None:
+            return principal
+        find = partial(sql.find_key.first, prefix=None, id=key_id, digest=None)
+        return self._remember(key_id, await self._database.pool.repeat(find))
+
+    def _remembered(self, which: bytes | int) -> Principal | None:
+        principal, until = self._known.get(which, (None, 0.0))
+        return principal if until > time.monotonic() else None
+
+    def _remember(self, which: bytes | int, row: Any) -> Principal:
+        self._known.pop(which, None)
+        if row is None or row["revoked"]:
+            raise BadKey("This key was revoked: ask whoever gave it to you for another one.")
+        left = row["seconds_left"]
+        if left is not None and left <= 0:
+            raise BadKey("This key has expired: ask whoever gave it to you for another one.")
+        principal = Principal(
+            row["tenant"],
+            frozenset(row["scopes"]),
+            row["name"],
+            row["id"],
+            None if row["collections"] is None else frozenset(row["collections"]),
+        )
+        self._known[which] = (principal, time.monotonic() + min(GOOD_FOR, GOOD_FOR if left is None else left))
+        while len(self._known) > MOST:
+            self._known.popitem(last=False)
+        return principal

@@ -1,6 +1,5 @@
-"""Where the bytes of documents are kept, and what removes those that belong to none."""
+"""Blob stores: the bytes of documents in a folder or a bucket, and the collector of those that belong to no document."""
 
-from penstock.blobs.collector import Collected, collect
-from penstock.blobs.store import Store, Stored, open_store, probe
-
-__all__ = ["Collected", "Store", "Stored", "collect", "open_store", "probe"]
+from penstock.blobs.collector import collect, unknown_keys
+from penstock.blobs.external_bucket import Bucket, BucketObject, open_bucket
+from penstock.blobs.store import BlobStore, StoredBlob, open_store, probe

@@ -11,10 +11,11 @@ Reading is done by ranges: a slow reader holds no connection.
 
 import asyncio
 import errno
+import hashlib
 import re
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -23,21 +24,113 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic import SecretStr
 
-from penstock.blobs.store import Stored
-from penstock.blobs.upload import PART, Counted, Upload, to_the_end, up_to
+from penstock.blobs.store import StoredBlob, to_the_end, too_large
 from penstock.errors import BadSetting, BodyTooLarge, NotFound, StorageFull, Transient
-from penstock.settings import Settings
-from penstock.settings.outside import parse_options
+from penstock.settings import Settings, parse_options
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
+
+PART = 8 * 1024 * 1024  # bytes of one part of an upload
+BLOCK = 1024 * 1024  # bytes that are hashed at once, in a thread
 RANGE = 4 * 1024 * 1024  # bytes of one request to read
 PIECE = 256 * 1024  # bytes of a piece that is read
 KEY = re.compile(r"[0-9a-f]{32}")
 FULL = re.compile(r"QuotaExceeded|StorageFull|InsufficientStorage|status code: 507|No space left")
 CLIENT: "ClientConfig" = {"timeout": timedelta(seconds=60), "connect_timeout": timedelta(seconds=5)}
 RETRY: "RetryConfig" = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
+
+Put = Callable[[bytes | AsyncIterator[bytes]], Coroutine[Any, Any, None]]
+
+
+class BlockStream:
+    """Cuts a stream into blocks, counts and hashes them."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], most: int) -> None:
+        self.size = 0
+        self.ended = False
+        self._pieces = pieces
+        self._most = most
+        self._hash = hashlib.sha256()
+
+    def digest(self) -> bytes:
+        return self._hash.digest()
+
+    async def blocks(self) -> AsyncIterator[bytes]:
+        waiting: list[bytes] = []
+        held = 0
+        async for piece in self._pieces:
+            self.size += len(piece)
+            if self.size > self._most:
+                raise too_large(self._most)
+            waiting.append(piece)
+            held += len(piece)
+            if held >= BLOCK:
+                yield await self._hashed(waiting)
+                waiting, held = [], 0
+        last = await self._hashed(waiting)
+        self.ended = True
+        if last:
+            yield last
+
+    async def _hashed(self, waiting: list[bytes]) -> bytes:
+        block = b"".join(waiting)
+        await asyncio.to_thread(self._hash.update, block)
+        return block
+
+
+class _Stopped(Exception):
+    """The upload was stopped."""
+
+
+class MultipartUpload:
+    """An upload in its own task, which is stopped by an error of its body, and never cancelled."""
+
+    def __init__(self, put: Put, first: list[bytes], *, whole: bool) -> None:
+        self._next: asyncio.Queue[bytes | None] = asyncio.Queue(1)
+        self._stopped = False
+        body = b"".join(first) if whole else self._body(first)
+        self._task = asyncio.create_task(put(body))
+
+    async def add(self, block: bytes | None) -> None:
+        """Add a block, or None for the end, once the one before is taken; raise the upload's error if it has failed."""
+        adding = asyncio.ensure_future(self._next.put(block))
+        try:
+            await asyncio.wait([adding, self._task], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            adding.cancel()
+        if self._task.done():
+            await self._task
+
+    async def finish(self) -> None:
+        await self.add(None)
+        await asyncio.shield(self._task)
+
+    async def stop(self) -> bool:
+        """End it, and return whether the object may exist already."""
+        self._stopped = True
+        while not self._next.empty():
+            self._next.get_nowait()
+        self._next.put_nowait(None)
+        [outcome] = await asyncio.gather(self._task, return_exceptions=True)
+        return not isinstance(outcome, _Stopped)
+
+    async def _body(self, first: list[bytes]) -> AsyncIterator[bytes]:
+        while first and not self._stopped:
+            yield first.pop(0)
+        while not self._stopped and (block := await self._next.get()) is not None:
+            yield block
+        if self._stopped:
+            raise _Stopped
+
+
+async def up_to(blocks: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:
+    """The first blocks, until they are this much; the others stay."""
+    held = 0
+    while held < size and (block := await anext(blocks, None)) is not None:
+        held += len(block)
+        yield block
 
 
 class CloudStore:
@@ -49,22 +142,22 @@ class CloudStore:
         self._bucket = bucket
         self._largest = largest
 
-    async def write(self, pieces: AsyncIterator[bytes], *, most: int) -> Stored:
+    async def write(self, pieces: AsyncIterator[bytes], *, most: int) -> StoredBlob:
         key = secrets.token_hex(16)
         path = self.path(key)
-        counted = Counted(pieces, most)
-        blocks = counted.blocks()
+        stream = BlockStream(pieces, most)
+        blocks = stream.blocks()
         first = [block async for block in up_to(blocks, PART)]
-        upload = Upload(partial(self.put, path), first, whole=counted.ended)
+        upload = MultipartUpload(partial(self.put, path), first, whole=stream.ended)
         try:
-            if not counted.ended:
+            if not stream.ended:
                 async for block in blocks:
                     await upload.add(block)
             await upload.finish()
         except BaseException:
             await to_the_end(self._withdraw(upload, path))
             raise
-        return Stored(key, counted.digest(), counted.size)
+        return StoredBlob(key, stream.digest(), stream.size)
 
     @asynccontextmanager
     async def open(self, key: str) -> AsyncIterator[BinaryIO]:
@@ -117,7 +210,7 @@ class CloudStore:
                         yield key, (now - each["last_modified"]).total_seconds()
 
     def path(self, key: str) -> str:
-        """Only what we have made ourselves can be a key."""
+        """Refuse anything that is not the form of our own keys."""
         if not KEY.fullmatch(key):
             raise NotFound(f"{key[:50]!r} is not a key of this store.")
         return f"{key[:2]}/{key}"
@@ -129,7 +222,7 @@ class CloudStore:
         with self.trouble("writing to"):
             await obstore.put_async(self._bucket, path, body, chunk_size=PART, max_concurrency=1)
 
-    async def _withdraw(self, upload: Upload, path: str) -> None:
+    async def _withdraw(self, upload: MultipartUpload, path: str) -> None:
         import obstore
 
         if await upload.stop():
@@ -166,7 +259,7 @@ class CloudStore:
                 yield bytes(view[piece : piece + PIECE])
 
     def _scratch_file(self) -> BinaryIO:
-        """A file without a name: it is gone with its last descriptor, however we end."""
+        """A file without a name: it is gone with its last descriptor, even after a kill."""
         self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         return tempfile.TemporaryFile(dir=self.scratch)
 
@@ -189,7 +282,7 @@ class CloudStore:
 
     @contextmanager
     def trouble(self, doing: str, *, missing: bool = False) -> Iterator[None]:
-        """Sentences for what obstore raises. Its own text goes no further: it may quote a signed address."""
+        """Turn errors of obstore into sentences. Their own text is not passed on: it may quote a signed address."""
         from obstore.exceptions import BaseError
 
         try:
@@ -208,7 +301,7 @@ class CloudStore:
 
 
 def open_cloud(settings: Settings) -> CloudStore:
-    """The bucket that blobs.url names. Nothing is asked of it yet."""
+    """The bucket that blobs.url names. No request is made yet."""
     blobs = settings.blobs
     url = blobs.url or ""
     bucket = make_bucket(url, blobs.endpoint, blobs.options, named="blobs.url, blobs.endpoint and blobs.options")

@@ -1,8 +1,8 @@
-"""Removes bytes that belong to no document: files that no row names, and rows that no version names.
+"""Garbage collection of blobs: removes files that no row names, and rows that no version names.
 
-A row is first dated as unused, and given up when it has stayed so for the grace; an upload of the same content meanwhile
-takes it back, by writing to the row: so one of the two always sees what the other has done. `deleting` is committed before
-the file goes, and the row goes last. The SQL is in collector.sql.
+A row is first dated as unused, and given up when it has stayed so for the grace period. An upload of the same content takes it
+back by writing to the row, so that one of the two always sees what the other has done. `deleting` is committed before the
+file is removed, and the row is removed last.
 """
 
 import random
@@ -10,73 +10,78 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from penstock.blobs.store import Store
-from penstock.database import Database, statements
+from penstock.blobs.store import BlobStore
+from penstock.database import Database, Session, statements
 
 sql = statements(__file__)
 
-BITE = 500
-PART = 5000  # rows that are looked at when it is not the whole
+BATCH = 500
+SAMPLE = 5000  # rows that a run checks when it does not check all
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
-    """What was removed."""
+class CollectorResult:
+    """The numbers of removed files and rows."""
 
     files: int = 0  # that no row named
     blobs: int = 0  # that no version named
 
 
-async def collect(database: Database, store: Store, grace: timedelta, *, whole: bool = True) -> Collected:
-    """Look through everything, in bites; or through a part that is chosen by chance, for who comes every minute."""
+async def collect(database: Database, store: BlobStore, grace: timedelta, *, whole: bool = True) -> CollectorResult:
+    """Check everything, in batches; or a random sample, for a run every minute."""
     if whole:
         await _note_unused(database, 0, None)
     else:
         last: int = await database.pool.repeat(sql.last_blob.value)
-        await _note_unused(database, random.randint(0, last), PART)  # noqa: S311  no secret
+        await _note_unused(database, random.randint(0, last), SAMPLE)  # noqa: S311  no secret
     blobs = await _collect_blobs(database, store, grace)
     prefix = "" if whole else random.choice("0123456789abcdef")  # noqa: S311  no secret
-    return Collected(await _collect_files(database, store, grace, prefix), blobs)
+    return CollectorResult(await _collect_files(database, store, grace, prefix), blobs)
 
 
 async def _note_unused(database: Database, after: int, most: int | None) -> None:
     done = 0
     while most is None or done < most:
-        bite = partial(sql.note_unused.value, after=after, bite=BITE)
-        last: int | None = await database.pool.repeat(bite)
+        batch = partial(sql.note_unused.value, after=after, batch=BATCH)
+        last: int | None = await database.pool.repeat(batch)
         if last is None:
             return
         after = last
-        done += BITE
+        done += BATCH
 
 
-async def _collect_blobs(database: Database, store: Store, grace: timedelta) -> int:
+async def _collect_blobs(database: Database, store: BlobStore, grace: timedelta) -> int:
     removed = 0
     while True:
         async with database.pool.transaction() as tx:
-            doomed = await sql.give_up(tx, grace=grace, bite=BITE)
-        if not doomed:
+            unused = await sql.give_up(tx, grace=grace, batch=BATCH)
+        if not unused:
             return removed
-        for row in doomed:
+        for row in unused:
             await store.remove(row["key"])
-        await database.pool.repeat(partial(sql.forget.run, ids=[row["id"] for row in doomed]))
-        removed += len(doomed)
+        await database.pool.repeat(partial(sql.forget.run, ids=[row["id"] for row in unused]))
+        removed += len(unused)
 
 
-async def _collect_files(database: Database, store: Store, grace: timedelta, prefix: str) -> int:
+async def _collect_files(database: Database, store: BlobStore, grace: timedelta, prefix: str) -> int:
     removed = 0
     old: list[str] = []
     async for key, age in store.keys(prefix):
         if age > grace.total_seconds():
             old.append(key)
-        if len(old) >= BITE:
+        if len(old) >= BATCH:
             removed += await _remove_unknown(database, store, old)
             old = []
     return removed + await _remove_unknown(database, store, old)
 
 
-async def _remove_unknown(database: Database, store: Store, keys: list[str]) -> int:
-    rows = await database.pool.repeat(lambda session: sql.unknown_keys(session, keys=keys)) if keys else []
-    for row in rows:
-        await store.remove(row["key"])
-    return len(rows)
+async def _remove_unknown(database: Database, store: BlobStore, keys: list[str]) -> int:
+    unknown = await database.pool.repeat(lambda session: unknown_keys(session, keys)) if keys else []
+    for key in unknown:
+        await store.remove(key)
+    return len(unknown)
+
+
+async def unknown_keys(session: Session, keys: list[str]) -> list[str]:
+    """Those of these keys that no row names."""
+    return [row["key"] for row in await sql.unknown_keys(session, keys=keys)]

@@ -19,13 +19,10 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
-from penstock.blobs.store import Stored
-from penstock.blobs.upload import to_the_end
-from penstock.errors import BodyTooLarge, NotFound, StorageFull
-
-T = TypeVar("T")
+from penstock.blobs.store import StoredBlob, to_the_end, too_large
+from penstock.errors import NotFound, StorageFull
 
 BLOCK = 1024 * 1024  # bytes that go to a thread at once
 PIECE = 256 * 1024  # bytes of a piece that is read
@@ -40,8 +37,8 @@ class LocalStore:
         self.folder = folder
         self._ready: set[Path] = set()  # folders whose names are on the disk
 
-    async def write(self, pieces: AsyncIterator[bytes], *, most: int) -> Stored:
-        draft = _Draft(self, secrets.token_hex(16), most)
+    async def write(self, pieces: AsyncIterator[bytes], *, most: int) -> StoredBlob:
+        part = _PartFile(self, secrets.token_hex(16), most)
         writing: asyncio.Future[None] | None = None
         last = b""
         try:
@@ -49,13 +46,13 @@ class LocalStore:
                 if writing is not None:
                     await writing
                 if last:
-                    writing = asyncio.ensure_future(asyncio.to_thread(draft.add, last))
+                    writing = asyncio.ensure_future(asyncio.to_thread(part.add, last))
                 last = block
             if writing is not None:
                 await writing
-            return await to_the_end(asyncio.to_thread(draft.keep, last))  # a small file is one visit to a thread
+            return await to_the_end(asyncio.to_thread(part.keep, last))  # a small file is one visit to a thread
         except BaseException as error:
-            await to_the_end(asyncio.to_thread(draft.drop))
+            await to_the_end(asyncio.to_thread(part.drop))
             if writing is not None:
                 await asyncio.gather(writing, return_exceptions=True)  # what it says comes second
             if isinstance(error, OSError) and error.errno in FULL:
@@ -97,7 +94,7 @@ class LocalStore:
                     yield key, age
 
     def path(self, key: str) -> Path:
-        """Only what we have made ourselves can be a key: a path in it would lead out of the folder."""
+        """Refuse anything that is not the form of our own keys: a path in it would lead out of the folder."""
         if not KEY.fullmatch(key):
             raise NotFound(f"{key[:50]!r} is not a key of this store.")
         return self.folder / key[:2] / key
@@ -111,11 +108,11 @@ class LocalStore:
                 "together with the database?"
             ) from None
 
-    def make_folder(self, leaf: Path) -> None:
+    def make_folder(self, folder_of_key: Path) -> None:
         """Make the folder of a key; each new name is on the disk before anything is put below it."""
-        if leaf in self._ready:
+        if folder_of_key in self._ready:
             return
-        for folder in (self.folder, leaf):
+        for folder in (self.folder, folder_of_key):
             if folder in self._ready:
                 continue
             folder.mkdir(mode=0o700, parents=folder == self.folder, exist_ok=True)
@@ -123,7 +120,7 @@ class LocalStore:
             self._ready.add(folder)
 
 
-class _Draft:
+class _PartFile:
     """A file on its way into the store. Its methods block, and run in threads, one at a time.
 
     A cancelled `await` returns while its thread still works: the lock makes `drop` wait for it, and nothing comes after it.
@@ -149,9 +146,7 @@ class _Draft:
     def _add(self, block: bytes) -> None:
         self._size += len(block)
         if self._size > self._most:
-            raise BodyTooLarge(
-                f"More than {self._most:,} bytes, the most for one document (limits.bytes): split it, or raise the limit."
-            )
+            raise too_large(self._most)
         if self._file < 0:
             self._begin()
         self._hash.update(block)
@@ -159,14 +154,14 @@ class _Draft:
         while rest:
             rest = rest[os.write(self._file, rest) :]
 
-    def keep(self, last: bytes) -> Stored:
+    def keep(self, last: bytes) -> StoredBlob:
         self._add(last)
         os.fsync(self._file)
         file, self._file = self._file, -1
         os.close(file)
         self._part.rename(self._path)
         sync_folder(self._path.parent)
-        return Stored(self._key, self._hash.digest(), self._size)
+        return StoredBlob(self._key, self._hash.digest(), self._size)
 
     def drop(self) -> None:
         with self._lock:
@@ -182,7 +177,7 @@ class _Draft:
 
 
 async def _blocks(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """A network gives pieces of some kB; a thread is worth its price for blocks of a MB."""
+    """Join pieces of some kB from the network into blocks of a MB, which are worth a thread."""
     waiting: list[bytes] = []
     size = 0
     async for piece in pieces:
@@ -207,7 +202,7 @@ def _list_files(folder: Path) -> list[tuple[str, float]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Until then, a power failure may undo a new name in it."""
+    """Make new names in a folder survive a power failure."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -1,21 +1,24 @@
-"""What a blob store offers: bytes under random keys, written once, hashed on the way, durable before the key is known.
+"""The interface of blob stores: bytes under random keys, written once, hashed on the way, durable before the key is known.
 
-A key says nothing about the content: the digest is known only after the last byte, and a store in a cloud has no rename.
-Who gave which bytes which key is in the table `penstock.blobs`; a key that is not in it is garbage, and is collected.
+A key does not depend on the content: the digest is known only after the last byte, and a store in a cloud has no rename. The
+table `penstock.blobs` has the keys with their digests; a key that is not in it is garbage, and is collected.
 """
 
+import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, TypeVar
 
-from penstock.errors import Transient
+from penstock.errors import BodyTooLarge, Transient
 from penstock.settings import Settings
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredBlob:
     """Bytes that are in the store."""
 
     key: str
@@ -23,10 +26,10 @@ class Stored:
     size: int
 
 
-class Store(Protocol):
-    """A place for bytes."""
+class BlobStore(Protocol):
+    """A folder or a bucket with the bytes of documents."""
 
-    async def write(self, pieces: AsyncIterator[bytes], *, most: int) -> Stored:
+    async def write(self, pieces: AsyncIterator[bytes], *, most: int) -> StoredBlob:
         """Keep a stream; after an error, nothing of it is left. Raises BodyTooLarge and StorageFull."""
 
     def open(self, key: str) -> AbstractAsyncContextManager[BinaryIO]:
@@ -36,16 +39,16 @@ class Store(Protocol):
         """The bytes from `start` to before `stop`, in pieces."""
 
     async def remove(self, key: str) -> None:
-        """Forget the bytes; those that are not there are gone already."""
+        """Remove the bytes; no error when they are already gone."""
 
     async def size(self, key: str) -> int | None:
-        """How many bytes there are under this key; None if there is nothing."""
+        """The number of bytes under this key; None if there are none."""
 
     def keys(self, prefix: str = "") -> AsyncIterator[tuple[str, float]]:
-        """The keys that begin so, half written or not, with the seconds since they were last written to."""
+        """The keys with this prefix, also half-written ones, with the seconds since they were last written to."""
 
 
-def open_store(settings: Settings) -> Store:
+def open_store(settings: Settings) -> BlobStore:
     """The store that the settings name: a bucket, or a folder."""
     if settings.blobs.url:
         from penstock.blobs.cloud import open_cloud
@@ -56,8 +59,28 @@ def open_store(settings: Settings) -> Store:
     return LocalStore(settings.blobs.folder or settings.home / "blobs")
 
 
-async def probe(store: Store) -> None:
-    """Write some bytes, read them back and remove them; what is wrong with the store is raised."""
+def too_large(most: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"More than {most:,} bytes, the most for one document (limits.bytes): split it, or raise the limit."
+    )
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for the end of `work` even when cancelled meanwhile."""
+    task = asyncio.create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return task.result()
+
+
+async def probe(store: BlobStore) -> None:
+    """Write some bytes, read them back and remove them; raise what is wrong with the store."""
     content = secrets.token_bytes(32)
 
     async def pieces() -> AsyncIterator[bytes]:

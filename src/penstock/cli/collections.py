@@ -1,22 +1,47 @@
-"""`penstock collections …`: what there is, how each prepares its documents, and how far one is with another model."""
+"""`penstock collections`: list, create, show, change, rename, delete. `penstock reindex`: another index for the vectors of one.
 
+A collection that gets another model or index keeps the present one until the new one is complete; `--wait` follows that.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 
-from penstock.cli.asking import Json, ask, print_facts, print_json, print_table
+from penstock.cli.session import (
+    CollectionName,
+    Json,
+    Most,
+    Yes,
+    ask,
+    ask_product,
+    print_facts,
+    print_json,
+    print_table,
+    worker_for,
+)
 from penstock.documents import (
+    REEMBED,
+    REINDEX,
     Collection,
     change_collection,
     create_collection,
     delete_collection,
     find_collection,
     list_collections,
+    watch_changes,
 )
-from penstock.engine.wording import counted
+from penstock.text import counted
 
 if TYPE_CHECKING:
-    from penstock.pipelines import Product
+    from penstock.product import Product
+
+
+LOOK_EVERY = 0.5  # seconds, without a notification
 
 app = typer.Typer(help="List, make, change and delete collections.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -36,7 +61,7 @@ SearchLanguage = Annotated[str | None, typer.Option(help="Whose word endings sea
 @app.command("list")
 def list_all(
     after: Annotated[str, typer.Option(help="Only those behind this name.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many.")] = 100,
+    limit: Most = 100,
     as_json: Json = False,
 ) -> None:
     """List the collections by name."""
@@ -94,8 +119,6 @@ def change(
     as_json: Json = False,
 ) -> None:
     """Change how documents are prepared from now on; without options, show how it is."""
-    from penstock.cli.opening import ask_product
-    from penstock.cli.reembedding import follow
 
     chosen = _given(model, chunk_size, chunk_overlap, ocr_language, search_language)
 
@@ -103,7 +126,7 @@ def change(
         if not chosen:
             return await find_collection(product.app, name, tenant=product.settings.tenant)
         changed = await change_collection(product.app, name, tenant=product.settings.tenant, **chosen)
-        return await follow(product, changed, as_json=as_json) if wait else changed
+        return await _follow(product, changed, as_json=as_json) if wait else changed
 
     found = ask_product(do)
     _tell(found, "", as_json=as_json)
@@ -126,7 +149,7 @@ def rename(name: Name, new_name: Annotated[str, typer.Argument(metavar="NEW")], 
 @app.command()
 def delete(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Delete a collection with all its documents."""
@@ -168,7 +191,7 @@ def _tell(collection: Collection, sentence: str, *, as_json: bool) -> None:
     apart = {"next_model", "next_job", "reembedded", "to_reembed", "is_stuck", "has_points"}
     apart |= {"next_index", "index_job", "reindexed", "to_reindex"}
     facts = {key: value for key, value in collection.answer().items() if key not in apart}
-    print_facts(facts | {"model": _tell_model(collection), "index": tell_index(collection)})
+    print_facts(facts | {"model": _tell_model(collection), "index": _tell_index(collection)})
 
 
 def _tell_model(collection: Collection) -> str:
@@ -179,10 +202,73 @@ def _tell_model(collection: Collection) -> str:
     return f"{collection.model}, becoming {collection.next_model}: {done:,} of {counted(total, 'chunk')}{stands}"
 
 
-def tell_index(collection: Collection) -> str:
+def _tell_index(collection: Collection) -> str:
     """Where its vectors are searched, and how far it is with another index."""
     if collection.next_index is None:
         return collection.index
     done, total = collection.reindexed or 0, collection.to_reindex or 0
     stands = f", job {collection.index_job} stands still" if collection.is_stuck else ""
     return f"{collection.index}, becoming {collection.next_index}: {done:,} of {counted(total, 'chunk')}{stands}"
+
+
+# -- another model or index -----------------------------------------------------------------------------------------
+
+
+def reindex(
+    collection: CollectionName,
+    into: Annotated[Literal["postgres", "qdrant"], typer.Option(help="Where its vectors shall be searched.")],
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until it is searched there.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Let the vectors of a collection be searched in another index; until that is complete, the present one answers."""
+
+    async def do(product: "Product") -> Collection:
+        changed = await change_collection(product.app, collection, tenant=product.settings.tenant, index=into)
+        return await _follow(product, changed, as_json=as_json) if wait else changed
+
+    found = ask_product(do)
+    if as_json:
+        print_json(found.answer())
+    elif found.next_index is None:
+        typer.echo(f"The collection {found.name} is searched in {found.index}.")
+    else:
+        typer.echo(f"The collection {found.name}: {_tell_index(found)}.")
+    if found.trouble:
+        typer.echo(found.trouble, err=True)
+    if wait and found.index != into:
+        raise typer.Exit(1)
+
+
+async def _follow(product: "Product", collection: Collection, *, as_json: bool) -> Collection:
+    """The collection at the end: as it shall be, or with the reason why it does not go on."""
+    with _bar(as_json=as_json) as show:
+        async with (
+            worker_for(product, REINDEX if collection.next_index else REEMBED),
+            watch_changes(product.app.database) as changed,
+        ):
+            while True:
+                found = await find_collection(product.app, collection.name, tenant=collection.tenant)
+                show(found)
+                if found.is_stuck or (found.next_model is None and found.next_index is None):
+                    return found
+                await changed.wait(LOOK_EVERY)
+
+
+@contextmanager
+def _bar(*, as_json: bool) -> Iterator[Callable[[Collection], None]]:
+    """On a terminal only."""
+    if not sys.stderr.isatty() or as_json:
+        yield lambda _: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,} of {task.total:,} chunks"))
+    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as progress:
+        task = progress.add_task("embedding", total=1)
+
+        def show(found: Collection) -> None:
+            if found.next_model is not None:
+                progress.update(task, completed=found.reembedded or 0, total=max(found.to_reembed or 0, 1))
+            elif found.next_index is not None:
+                done, total = found.reindexed or 0, max(found.to_reindex or 0, 1)
+                progress.update(task, description="indexing", completed=done, total=total)
+
+        yield show

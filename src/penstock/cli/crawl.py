@@ -14,24 +14,38 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from typing_extensions import override
 
-from penstock.cli.asking import Json, ask, console, print_facts, print_json, print_table, shortened
+from penstock.cli.session import (
+    Into,
+    Json,
+    Most,
+    ask,
+    ask_product,
+    console,
+    print_facts,
+    print_json,
+    print_table,
+    shortened,
+    worker_for,
+)
+from penstock.documents import ensure_collection, watch_changes
 from penstock.engine import Penstock
-from penstock.engine.wording import counted
 from penstock.errors import DatabaseTrouble
 from penstock.knowledge.crawl import (
     CRAWL,
     Crawl,
     CrawlPage,
     begin_crawl,
+    explain_crawl,
     list_crawl_pages,
     list_crawls,
     show_crawl,
     stop_crawl,
+    tell_counts,
 )
-from penstock.knowledge.explain import explain_crawl, tell_counts
+from penstock.text import counted
 
 if TYPE_CHECKING:
-    from penstock.pipelines import Product
+    from penstock.product import Product
 
 LOOK_EVERY = 0.5  # seconds, without a notification
 SHOWN = 20  # pages that were not taken
@@ -61,9 +75,7 @@ Number = Annotated[int, typer.Argument(metavar="CRAWL", min=1, max=2**63 - 1, he
 @app.command(BEGIN)
 def begin(
     url: Annotated[str, typer.Argument(metavar="URL", help="The first page.")],
-    collection: Annotated[
-        str, typer.Option("--collection", "-c", help="Where to; made if it is not there.")
-    ] = "default",
+    collection: Into = "default",
     depth: Annotated[int | None, typer.Option(help="How many links it goes from the first page; 0: none.")] = None,
     max_pages: Annotated[int | None, typer.Option(help="How many pages it asks for, at most.")] = None,
     hosts: Annotated[
@@ -73,8 +85,6 @@ def begin(
     as_json: Json = False,
 ) -> None:
     """Begin a crawl, and wait for its end."""
-    from penstock.cli.opening import ask_product
-    from penstock.documents import ensure_collection
 
     async def run(product: "Product") -> tuple[bool, Crawl, list[CrawlPage]]:
         tenant = product.settings.tenant
@@ -99,9 +109,6 @@ def begin(
 
 async def _follow(product: "Product", crawl: int, *, quiet: bool) -> None:
     """Until it is over and its documents are prepared. Who is interrupted leaves it to others, or to the same command again."""
-    from penstock.cli.working import worker_for
-    from penstock.documents import watch_changes
-
     with _display(quiet=quiet) as show:
         async with worker_for(product, CRAWL), watch_changes(product.app.database) as changed:
             while True:
@@ -163,7 +170,7 @@ async def _not_taken(penstock: Penstock, found: Crawl) -> list[CrawlPage]:
 @app.command("list")
 def list_all(
     after: Annotated[int, typer.Option(help="Only crawls with a larger number.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many.")] = 50,
+    limit: Most = 50,
     as_json: Json = False,
 ) -> None:
     """List the crawls by number."""

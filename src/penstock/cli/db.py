@@ -1,4 +1,4 @@
-"""`penstock db …`: the database for people. dump, restore and psql use the programs that come with the server."""
+"""`penstock db`: start, stop, migrate, vacuum, dump and restore. dump, restore and psql use the programs of the server."""
 
 import asyncio
 import json
@@ -11,11 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.database import EmbeddedServer, Session, reach_database, statements
-from penstock.database.binaries import find_program
-from penstock.database.database import bring_schema
-from penstock.database.tenancy import make_roles
-from penstock.engine.sweep import HOT_TABLES
+from penstock.cli.session import Json
+from penstock.database import (
+    EmbeddedServer,
+    Session,
+    bring_schema,
+    find_program,
+    make_roles,
+    reach_database,
+    statements,
+)
+from penstock.engine import HOT_TABLES
 from penstock.errors import CannotStart
 from penstock.settings import DatabaseUrl, Settings, load_settings
 
@@ -25,7 +31,6 @@ app = typer.Typer(
     help="Start, stop, look into, dump and restore the database.", no_args_is_help=True, rich_markup_mode=None
 )
 VACUUM_LIMIT = 24 * 3600.0  # seconds
-Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
 @app.command()
@@ -130,7 +135,7 @@ async def _dump(settings: Settings, file: Path) -> int:
                 "pg_dump",
                 "--format=custom",
                 "--no-owner",
-                "--enable-row-security",  # who is no superuser sees all rows by a policy, and may dump what it sees
+                "--enable-row-security",  # a user that is not a superuser sees all rows by a policy, and may dump them
                 f"--file={half}",
             )
         if code == 0:
@@ -181,7 +186,7 @@ def _read_dump(settings: Settings, url: DatabaseUrl, file: Path, *, guarded: boo
 
 
 def _call(settings: Settings, url: DatabaseUrl | None, program: str, *arguments: str, **files: Any) -> int:
-    """The password goes by the environment: a command line can be read by everybody on the machine."""
+    """The password goes by the environment: a command line can be read by every user of the machine."""
     environment = os.environ | {"PGOPTIONS": "-c client_min_messages=warning"}
     command = [find_program(program, settings.postgres.binaries, own_server=settings.database_url is None)]
     if url is not None:

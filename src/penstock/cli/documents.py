@@ -1,24 +1,70 @@
-"""`penstock documents …`: look at documents, and change what becomes of them. Each is named by its number, its name, or
-collection/name."""
+"""`penstock documents`: list, show, retry, cancel, delete. `penstock delete`, `restore`, `receipt`: deletion by name or filter.
 
+A document is named by its number, its name, or collection/name.
+"""
+
+import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.asking import Json, ask, print_facts, print_json, print_table, shortened
-from penstock.cli.display import size
-from penstock.cli.history import tell_history
-from penstock.documents import Document, explain_document, find_document, list_documents, read_text
-from penstock.engine import Penstock
-from penstock.engine.wording import counted
+from penstock.cli.add.progress import size
+from penstock.cli.session import (
+    DocumentRef,
+    Json,
+    Most,
+    Yes,
+    ask,
+    ask_product,
+    print_facts,
+    print_json,
+    print_table,
+    shortened,
+)
+from penstock.documents import (
+    Document,
+    Matching,
+    Receipt,
+    TimelineEntry,
+    cancel_document,
+    delete_document,
+    explain_document,
+    find_document,
+    find_matching,
+    list_documents,
+    list_receipts,
+    read_text,
+    remove_deleted,
+    restore_document,
+    retry_document,
+    show_document,
+    show_receipt,
+    show_timeline,
+)
+from penstock.documents.deletion import delete_page
+from penstock.engine import Penstock, is_served
+from penstock.errors import BadSetting, CannotStart, NotFound
+from penstock.settings import format_duration
+from penstock.text import counted, span
+
+if TYPE_CHECKING:
+    from penstock.product import Product
 
 app = typer.Typer(help="List, show, retry, cancel and delete documents.", no_args_is_help=True, rich_markup_mode=None)
 
-Reference = Annotated[str, typer.Argument(metavar="DOCUMENT", help="Its number, its name, or collection/name.")]
+BATCH = 1000  # documents that a filter deletes at once
+CHECK_EVERY = 0.2  # seconds, while it waits for receipts
+REMOVAL = "remove_documents"  # the kind of the jobs that it waits for
+
 References = Annotated[list[str], typer.Argument(metavar="DOCUMENT...", help="Numbers, names, or collection/name.")]
+OptionalReferences = Annotated[
+    list[str] | None, typer.Argument(metavar="[DOCUMENT]...", help="Numbers, names, or collection/name.")
+]
 
 
 @app.command("list")
@@ -27,7 +73,7 @@ def list_all(
     status: Annotated[str | None, typer.Option(help="Only these: queued, processing, ready, failed, deleted.")] = None,
     parent: Annotated[int | None, typer.Option(help="Only what was inside of the document of this number.")] = None,
     after: Annotated[int, typer.Option(help="Only documents with a larger number.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many.")] = 50,
+    limit: Most = 50,
     as_json: Json = False,
 ) -> None:
     """List the documents by number."""
@@ -68,7 +114,7 @@ def _remark(document: Document) -> str:
 
 
 @app.command()
-def show(reference: Reference, as_json: Json = False) -> None:
+def show(reference: DocumentRef, as_json: Json = False) -> None:
     """Show one document: why it is as it is, and what is known of it."""
 
     async def look(penstock: Penstock) -> tuple[Document, str]:
@@ -90,7 +136,7 @@ def show(reference: Reference, as_json: Json = False) -> None:
 
 
 @app.command()
-def text(reference: Reference) -> None:
+def text(reference: DocumentRef) -> None:
     """Print the text of a document, as search has it."""
 
     terminal = sys.stdout.isatty()
@@ -109,34 +155,60 @@ def _harmless(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
 
 
-app.command("history")(tell_history)
+@app.command("history")
+def tell_history(
+    reference: DocumentRef,
+    as_json: Json = False,
+) -> None:
+    """Tell what happened to a document, oldest first, with the tries of its jobs and the time between them."""
+
+    async def look(penstock: Penstock) -> list[TimelineEntry]:
+        document = await find_document(penstock, reference, tenant=penstock.settings.tenant)
+        return await show_timeline(penstock, document.id, tenant=penstock.settings.tenant)
+
+    moments = ask(look)
+    if as_json:
+        print_json({"events": [each.as_json() for each in moments]})
+        return
+    print_table(("at", "after", "event", "details"), map(_history_cells, moments))
+
+
+def _history_cells(moment: TimelineEntry) -> tuple[object, ...]:
+    after = "" if moment.after is None else span(moment.after)
+    told = _describe_attempt(moment.details) if moment.event == "attempt" else _describe(moment.details)
+    return f"{moment.at:%Y-%m-%d %H:%M:%S}", after, moment.event, shortened(told, 200)
+
+
+def _describe(details: Mapping[str, Any]) -> str:
+    return str(details["message"]) if "message" in details else ", ".join(f"{key}: {details[key]}" for key in details)
+
+
+def _describe_attempt(details: Mapping[str, Any]) -> str:
+    took = span(timedelta(seconds=details["seconds"])) if "seconds" in details else "an unknown time"
+    said = f": {details['error']}" if details.get("error") else ""
+    where = f"{details['number']} of job {details['job']} on {details.get('worker', 'nobody')}"
+    return f"{where}: {details['outcome']} after {took}{said}"
 
 
 @app.command()
 def retry(references: References, as_json: Json = False) -> None:
     """Give failed documents another chance."""
-    from penstock.documents import retry_document
-
     _change(references, retry_document, "retried", as_json=as_json)
 
 
 @app.command()
 def cancel(references: References, as_json: Json = False) -> None:
     """Stop preparing documents; they end as failed, cancelled by hand."""
-    from penstock.documents import cancel_document
-
     _change(references, cancel_document, "cancelled", as_json=as_json)
 
 
 @app.command()
 def delete(
     references: References,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Delete documents, and what was inside of them; search does not see them from now on."""
-    from penstock.documents import delete_document
-
     if not yes:
         found = ask(lambda penstock: _find_all(penstock, references))
         names = "\n".join(f"  {document.id} {document.collection}/{document.name}" for document in found)
@@ -151,7 +223,6 @@ async def _find_all(penstock: Penstock, references: list[str]) -> list[Document]
 
 
 def _change(references: list[str], change: Callable[..., Awaitable[Any]], done: str, *, as_json: bool) -> None:
-    from penstock.cli.opening import ask_product
 
     async def do(penstock: Penstock) -> list[Document]:
         documents = await _find_all(penstock, references)
@@ -165,3 +236,213 @@ def _change(references: list[str], change: Callable[..., Awaitable[Any]], done: 
     else:
         for document in documents:
             typer.echo(f"Document {document.id} ({document.name}) is {done}.")
+
+
+# -- deletion -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DeletionResult:
+    """The result of `penstock delete`."""
+
+    documents: list[int]
+    restorable: str = ""  # for how long
+    receipts: Sequence[Receipt] = ()
+
+
+def delete_documents(
+    references: OptionalReferences = None,
+    collection: Annotated[str | None, typer.Option("--collection", "-c", help="Those of this one that match.")] = None,
+    where: Annotated[str | None, typer.Option(metavar="JSON", help="Whose metadata contain this.")] = None,
+    media_types: Annotated[
+        list[str] | None, typer.Option("--type", help="Of this media type; several are possible.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="That came at this time or later.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="That came before this time.")] = None,
+    name: Annotated[str | None, typer.Option(metavar="GLOB", help="With a name like this, such as '2019/*'.")] = None,
+    status: Annotated[str | None, typer.Option(help="In this status: queued, processing, ready, failed.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All of the collection.")] = False,
+    yes: Yes = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Until everything is removed and looked for.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete documents, by name or by what is known of them; search does not see them from now on."""
+
+    conditions: dict[str, Any] = {
+        "metadata": _metadata(where),
+        "media_types": media_types or [],
+        "since": _moment("--since", since),
+        "until": _moment("--until", until),
+        "name_glob": name,
+        "status": status,
+    }
+    if bool(references) == (collection is not None):
+        raise BadSetting("Name documents, or a --collection with conditions: one of the two.")
+    if references and (every or any(conditions.values())):
+        raise BadSetting("Conditions need a --collection: without one, name the documents.")
+    wanted = Matching(collection or "", every=every, **conditions)
+    if not yes:
+        _confirm(references, wanted)
+    outcome = ask_product(lambda product: _delete(product, references, wanted, wait=wait))
+    _print_outcome(outcome, as_json=as_json)
+
+
+def _confirm(references: list[str] | None, wanted: Matching) -> None:
+    """Only for a filter, which may match more than was thought."""
+    if references:
+        return
+    found = ask(lambda penstock: find_matching(penstock, wanted, most=BATCH + 1, tenant=penstock.settings.tenant))
+    number = f"more than {BATCH:,} documents" if len(found) > BATCH else counted(len(found), "document")
+    if found:
+        typer.confirm(f"Delete {number} of {wanted.collection}, with what is inside of them?", abort=True, err=True)
+
+
+async def _delete(product: "Product", references: list[str] | None, wanted: Matching, *, wait: bool) -> DeletionResult:
+    app = product.app
+    documents: list[int] = []
+    if references:
+        documents = [found.id for found in await _find_all(app, references)]
+        for document in documents:
+            await delete_document(app, document, tenant=app.settings.tenant)
+    else:
+        while numbers := await find_matching(app, wanted, most=BATCH, tenant=app.settings.tenant):
+            await delete_page(app.database, numbers, "deleted by a filter")
+            documents += numbers
+    grace = app.settings.documents.restore_within
+    if grace is not None:
+        return DeletionResult(documents, format_duration(grace))
+    return DeletionResult(documents, receipts=await _wait(product, documents) if wait else ())
+
+
+async def _wait(product: "Product", documents: list[int]) -> list[Receipt]:
+    """Until all receipts are verified; without a worker the work is done here."""
+    app = product.app
+    receipts: list[Receipt] = []
+    for document in documents:
+        while True:
+            receipt = await _find_receipt(app, document)
+            if receipt is not None and receipt.verified_at is not None:
+                receipts.append(receipt)
+                break
+            if await app.database.pool.repeat(lambda session: is_served(session, REMOVAL)):
+                await asyncio.sleep(CHECK_EVERY)
+            elif not await remove_deleted(app.database, product.store, rest=0):
+                await _refuse_waiting(app, document)
+    return receipts
+
+
+async def _refuse_waiting(app: Penstock, document: int) -> None:
+    """No worker is running, and this process can do nothing."""
+    receipt = await _find_receipt(app, document)
+    if receipt is None or receipt.verified_at is None:
+        raise CannotStart(
+            f"Document {document} is deleted, and waits for a job that a worker has left: start one with `penstock worker`, "
+            "and it is removed."
+        )
+
+
+async def _find_receipt(app: Penstock, document: int) -> Receipt | None:
+    try:
+        return await show_receipt(app, document, tenant=app.settings.tenant)
+    except NotFound:
+        return None
+
+
+def _print_outcome(outcome: DeletionResult, *, as_json: bool) -> None:
+    if as_json:
+        facts: dict[str, Any] = {"deleted": outcome.documents, "restore_within": outcome.restorable or None}
+        print_json(facts | {"receipts": [receipt.answer() for receipt in outcome.receipts]})
+        return
+    number = counted(len(outcome.documents), "document")
+    typer.echo(f"{number} deleted, with what was inside: search finds nothing of it any more.")
+    if outcome.restorable:
+        typer.echo(f"`penstock restore` brings back what was deleted, for {outcome.restorable}.")
+    elif outcome.receipts:
+        typer.echo("Everything is removed, and nothing was found when looking again: penstock receipt --list")
+
+
+def restore(
+    references: Annotated[list[int], typer.Argument(metavar="DOCUMENT...", help="Their numbers.")],
+    as_json: Json = False,
+) -> None:
+    """Bring back deleted documents and what was deleted with them, while documents.restore_within lasts."""
+
+    async def do(app: Penstock) -> list[Document]:
+        for document in references:
+            await show_document(app, document, tenant=app.settings.tenant)
+        return [await restore_document(app, document, tenant=app.settings.tenant) for document in references]
+
+    restored = ask_product(lambda product: do(product.app))
+    if as_json:
+        print_json({"restored": [document.answer() for document in restored]})
+        return
+    for document in restored:
+        typer.echo(f"Document {document.id} ({document.name}) is {document.status} again.")
+
+
+def receipt(
+    document: Annotated[int | None, typer.Argument(metavar="DOCUMENT", help="The number of what was deleted.")] = None,
+    every: Annotated[bool, typer.Option("--list", help="All receipts.")] = False,
+    after: Annotated[int, typer.Option(help="With --list: of documents with a larger number.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="With --list: at most this many.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """Show what was removed of a deleted document, and that somebody looked again."""
+    if (document is None) != every:
+        raise BadSetting("Name the number of a document, or say --list: one of the two.")
+    if document is not None:
+        number = document
+        _show(ask(lambda penstock: show_receipt(penstock, number, tenant=penstock.settings.tenant)), as_json=as_json)
+        return
+    found = ask(lambda penstock: list_receipts(penstock, after=after, most=limit + 1, tenant=penstock.settings.tenant))
+    more, shown = len(found) > limit, found[:limit]
+    if as_json:
+        print_json({"receipts": [each.answer() for each in shown], "more": more})
+        return
+    if not shown:
+        typer.echo("Nothing was removed yet.")
+        return
+    rows = ((each.document, each.collection, each.name, _at(each.deleted_at), _at(each.verified_at)) for each in shown)
+    print_table(("id", "collection", "name", "deleted", "verified"), rows)
+    if more:
+        typer.echo(f"There are more: penstock receipt --list --after {shown[-1].document}", err=True)
+
+
+def _show(found: Receipt, *, as_json: bool) -> None:
+    facts = found.answer()
+    if as_json:
+        print_json(facts)
+        return
+    said = f"was removed at {_at(found.removed_at)} UTC"
+    looked = (
+        f"and nothing was found at {_at(found.verified_at)} UTC" if found.verified_at else "and was not looked for yet"
+    )
+    typer.echo(f"Document {found.document} ({found.collection}/{found.name}) {said}, {looked}.")
+    texts = ("contents", "removed", "verified")
+    print_facts(facts | {name: json.dumps(facts[name], ensure_ascii=False) for name in texts if facts[name]})
+
+
+def _at(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def _metadata(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadSetting(f'--where is not JSON ({error}): use an object such as {{"client": "Acme"}}.') from None
+    if not isinstance(value, dict):
+        raise BadSetting('--where is no JSON object: use one such as {"client": "Acme"}.')
+    return value
+
+
+def _moment(option: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadSetting(f"{option} {text} is no time: use one such as 2026-11-16 or 2026-11-16T08:00:00Z.") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,16 +1,30 @@
-"""`penstock fleet`: who works, on what, and how busy."""
+"""`penstock fleet`: the workers and the connections that they share. `penstock limits`: permits and breakers."""
 
+from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.asking import Json, ask, decoded, duration, print_json, print_table
-from penstock.engine import Penstock
-from penstock.engine.budget import Budget, connections_needed, read_budget
-from penstock.engine.fleet import sql
-from penstock.engine.wording import counted, listed, span
+from penstock.cli.session import Json, ask, duration, print_json, print_table
+from penstock.engine import (
+    ConnectionBudget,
+    Penstock,
+    WorkerState,
+    acknowledge_lost,
+    connections_needed,
+    list_workers,
+    read_budget,
+)
+from penstock.engine.limits import LimitState, choose_permits, close_breaker, list_limits, unchoose_permits
+from penstock.errors import BadJob
 from penstock.settings import load_settings
+from penstock.text import counted, listed, span
+
+limits_app = typer.Typer(help="Show the limits, close a breaker, set permits.", rich_markup_mode=None)
+
+LimitName = Annotated[str, typer.Argument(help="The limit.")]
 
 
 def fleet(
@@ -32,15 +46,14 @@ def fleet(
         return
     within = duration("--gone", gone)
 
-    async def look(penstock: Penstock) -> list[dict[str, Any]]:
-        rows = await penstock.database.pool.repeat(lambda session: sql.workers(session, gone_within=within))
-        return [decoded(row) | {"status": _status(row)} for row in rows]
+    async def look(penstock: Penstock) -> list[WorkerState]:
+        return await penstock.database.pool.repeat(lambda session: list_workers(session, within))
 
     workers = ask(look)
     if as_json:
-        print_json(workers)
+        print_json([_as_json(worker) for worker in workers])
         return
-    if not any(worker["gone_at"] is None for worker in workers):
+    if all(worker.status == "gone" for worker in workers):
         typer.echo("No worker is running: start one with `penstock worker module:app`.")
     if workers:
         print_table(
@@ -49,9 +62,9 @@ def fleet(
 
 
 def _acknowledge(*, as_json: bool) -> None:
-    known = ask(lambda penstock: penstock.database.pool.repeat(sql.acknowledge_lost))
+    known = ask(lambda penstock: penstock.database.pool.repeat(acknowledge_lost))
     if as_json:
-        print_json({"acknowledged": [row["id"] for row in known]})
+        print_json({"acknowledged": known})
     else:
         typer.echo(f"{counted(len(known), 'lost worker')} known: doctor tells of those that are lost from now on.")
 
@@ -59,8 +72,8 @@ def _acknowledge(*, as_json: bool) -> None:
 def _print_budget(*, as_json: bool) -> None:
     pool_size = load_settings().settings.pool.size  # this command itself has a smaller one
 
-    async def look(penstock: Penstock) -> Budget:
-        pooled = penstock.database.reached.address.pooled
+    async def look(penstock: Penstock) -> ConnectionBudget:
+        pooled = penstock.database.endpoint.address.pooled
         need = connections_needed(pool_size, pooled=pooled)
         return await penstock.database.pool.repeat(lambda session: read_budget(session, need, pooled=pooled))
 
@@ -95,25 +108,111 @@ def _print_budget(*, as_json: bool) -> None:
         )
 
 
-def _status(row: Any) -> str:
-    if row["gone_at"] is not None:
-        return f"gone: {row['gone_why']}"
-    if row["silent_for"] > row["lease"]:
-        return "silent"
-    return "draining" if row["draining"] else "alive"
+def _status(worker: WorkerState) -> str:
+    return f"gone: {worker.gone_why}" if worker.status == "gone" else worker.status
 
 
-def _cells(worker: dict[str, Any]) -> tuple[object, ...]:
-    load, silence = worker["load"], max(worker["silent_for"], timedelta(0))
-    pool = f"{load['pool']}/{load['pool_size']}" if "pool_size" in load else ""
+def _as_json(worker: WorkerState) -> dict[str, Any]:
+    facts = asdict(worker)
+    del facts["lease_seconds"]  # here it is `lease`
+    return facts | {"status": _status(worker)}
+
+
+def _cells(worker: WorkerState) -> tuple[object, ...]:
+    load = worker.load
     return (
-        worker["id"],
-        worker["name"],
-        worker["status"],
-        f"{worker['running']}/{worker['slots']}",
-        pool,
-        listed(worker["queues"]),
-        listed(worker["kinds"]),
-        f"{span(silence)} ago",
-        load.get("code", worker["version"]),
+        worker.id,
+        worker.name,
+        _status(worker),
+        f"{worker.running}/{worker.slots}",
+        f"{load['pool']}/{load['pool_size']}" if "pool_size" in load else "",
+        listed(worker.queues),
+        listed(worker.kinds),
+        f"{span(max(worker.silent_for, timedelta(0)))} ago",
+        load.get("code", worker.version),
     )
+
+
+# -- limits ---------------------------------------------------------------------------------------------------------
+
+
+@limits_app.callback(invoke_without_command=True)
+def limits(context: typer.Context, as_json: Json = False) -> None:
+    """List the limits: their permits, who uses them, and their breakers."""
+    if context.invoked_subcommand is not None:
+        return
+    found = ask(_read_limits)
+    if as_json:
+        print_json([limit.as_json() for limit in found])
+        return
+    if not found:
+        typer.echo('There is no limit: an application declares one with app.limit("name", permits), and runs a worker.')
+        return
+    columns = ("limit", "worker", "granted", "used", "waiting", "level", "breaker")
+    print_table(columns, (cells for limit in found for cells in _rows(limit)))
+
+
+async def _read_limits(penstock: Penstock) -> list[LimitState]:
+    return await penstock.database.pool.repeat(list_limits)
+
+
+def _rows(limit: LimitState) -> Iterator[tuple[object, ...]]:
+    """A line for the fleet, and one for each worker."""
+    used, granted = f"{limit.used}/{limit.permits}", f"{limit.granted}/{limit.permits}"
+    name = limit.name if limit.chosen is None else f"{limit.name} (set by hand)"
+    yield name, f"all {len(limit.workers)}", granted, used, limit.waiting, f"{limit.level:.1f}", limit.breaker_words
+    for worker in limit.workers:
+        numbers = (worker["granted"], worker["used"], worker["waiting"], f"{worker['level']:.1f}")
+        yield "", worker["worker"], *numbers, ""
+
+
+@limits_app.command("close")
+def close(name: LimitName, as_json: Json = False) -> None:
+    """Let calls through again without waiting for a probe."""
+
+    async def close_one(penstock: Penstock) -> bool:
+        known = {limit.name for limit in await _read_limits(penstock)}
+        if name not in known:
+            raise BadJob(f"There is no limit {name}: there are {', '.join(sorted(known)) or 'none'}.")
+        async with penstock.transaction() as tx:
+            return await close_breaker(tx, name)
+
+    closed = ask(close_one)
+    if as_json:
+        print_json({"limit": name, "closed": closed})
+    else:
+        typer.echo(f"The breaker of {name} is closed." if closed else f"The breaker of {name} was closed already.")
+
+
+@limits_app.command("set")
+def set_permits(
+    name: LimitName,
+    permits: Annotated[int, typer.Argument(min=1, help="For all workers together.")],
+    as_json: Json = False,
+) -> None:
+    """Give a limit this many permits, whatever workers declare; they use them from their next beat on."""
+
+    async def choose(penstock: Penstock) -> None:
+        async with penstock.transaction() as tx:
+            await choose_permits(tx, name, permits)
+
+    ask(choose)
+    if as_json:
+        print_json({"limit": name, "permits": permits})
+    else:
+        typer.echo(f"{name} has {counted(permits, 'permit')}, until `penstock limits reset {name}`.")
+
+
+@limits_app.command("reset")
+def reset(name: LimitName, as_json: Json = False) -> None:
+    """Let what the workers declare count again, from the next one on that starts."""
+
+    async def forget(penstock: Penstock) -> bool:
+        async with penstock.transaction() as tx:
+            return await unchoose_permits(tx, name)
+
+    done = ask(forget)
+    if as_json:
+        print_json({"limit": name, "reset": done})
+    else:
+        typer.echo(f"{name} has what the next worker declares." if done else f"Nobody had set the permits of {name}.")

@@ -1,4 +1,4 @@
-"""`penstock jobs …`: what is in the queue, and what became of a job."""
+"""`penstock jobs`: list, show, cancel. `penstock dead`: dead letters, to redrive or discard. `penstock pause` and `resume`."""
 
 import json
 from functools import partial
@@ -6,18 +6,26 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.asking import Json, ask, decoded, print_facts, print_json, print_table, shortened
-from penstock.engine import Penstock
-from penstock.engine.listing import Wanted
-from penstock.engine.listing import list_jobs as list_live
-from penstock.engine.queue import sql
-from penstock.engine.wording import counted
+from penstock.cli.session import Json, Most, ask, decoded, duration, print_facts, print_json, print_table, shortened
+from penstock.engine import Penstock, find_job, queues_of
+from penstock.engine.inspect import JobFilter, Selection, dead_by_cause, dead_jobs
+from penstock.engine.inspect import discard as discard_jobs
+from penstock.engine.inspect import list_jobs as list_live
+from penstock.engine.inspect import redrive as redrive_jobs
 from penstock.errors import BadJob, JobNotFound
+from penstock.text import counted
 
 app = typer.Typer(help="List, show and cancel jobs.", no_args_is_help=True, rich_markup_mode=None)
+dead_app = typer.Typer(help="Look at dead jobs, redrive or discard them.", no_args_is_help=True, rich_markup_mode=None)
 
 STATES = ("ready", "later", "running", "waiting", "dead")
 Filter = Annotated[str | None, typer.Option(help="Only of this name.")]
+Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID...]")]
+Fingerprint = Annotated[str | None, typer.Option(help="Only those that died of this cause.")]
+OptionalKind = Annotated[str | None, typer.Option("--kind", help="Only of this kind.")]
+Queue = Annotated[str, typer.Option(help="The queue.")]
+KindName = Annotated[str, typer.Option("--kind", help="The kind.")]
+Share = Annotated[str, typer.Option(help="The share.")]
 
 
 @app.command("list")
@@ -27,7 +35,7 @@ def list_jobs(
     queue: Filter = None,
     share: Filter = None,
     after: Annotated[int, typer.Option(help="Only jobs with a larger number.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many.")] = 50,
+    limit: Most = 50,
     as_json: Json = False,
 ) -> None:
     """List the live jobs by number."""
@@ -41,7 +49,7 @@ def list_jobs(
         place: int | None = after
         while place is not None and len(jobs) < limit:
             page = await penstock.database.pool.repeat(
-                partial(list_live, wanted=Wanted(state, kind, queue, share), after=place, most=limit - len(jobs))
+                partial(list_live, wanted=JobFilter(state, kind, queue, share), after=place, most=limit - len(jobs))
             )
             jobs += [decoded(row) | {"error": row["error"]} for row in page.jobs]
             place = page.next
@@ -69,12 +77,8 @@ def _cell(value: object) -> object:
 @app.command()
 def show(job_id: Annotated[int, typer.Argument(metavar="ID")], as_json: Json = False) -> None:
     """Show one job, alive or from the history, with its attempts."""
-    job, sentence = ask(lambda penstock: find(penstock, job_id))
-    if as_json:
-        print_json(job | {"why": sentence})
-        return
-    typer.echo(sentence)
-    print_job(job)
+    job, sentence = ask(lambda penstock: _find(penstock, job_id))
+    _print_job(job, sentence, as_json=as_json)
 
 
 @app.command()
@@ -94,16 +98,19 @@ def cancel(
         raise JobNotFound(f"Not alive, and so not cancelled: {', '.join(map(str, missed))}.")
 
 
-async def find(penstock: Penstock, job_id: int) -> tuple[dict[str, Any], str]:
+async def _find(penstock: Penstock, job_id: int) -> tuple[dict[str, Any], str]:
     """The job, and why it is where it is."""
-    row = await penstock.database.pool.repeat(lambda session: sql.find_job.first(session, id=job_id))
-    if row is None:
+    found = await penstock.database.pool.repeat(lambda session: find_job(session, job_id))
+    if found is None:
         raise JobNotFound(f"There is no job {job_id}, neither alive nor in the history.")
-    return decoded(row), (await penstock.why(job_id)).sentence
+    return found, (await penstock.why(job_id)).sentence
 
 
-def print_job(job: dict[str, Any]) -> None:
-    """What a person wants to know of one job."""
+def _print_job(job: dict[str, Any], sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(job | {"why": sentence})
+        return
+    typer.echo(sentence)
     texts = ("args", "result", "progress")
     facts = {
         key: value for key, value in job.items() if key not in {"error", "attempts", *texts} and value is not False
@@ -118,3 +125,130 @@ def print_job(job: dict[str, Any]) -> None:
         typer.echo()
         columns = ("number", "worker_id", "started_at", "seconds", "outcome", "error")
         print_table(columns, ([_cell(attempt[column]) for column in columns] for attempt in job["attempts"]))
+
+
+# -- dead letters ---------------------------------------------------------------------------------------------------
+
+
+@dead_app.command("list")
+def list_dead(
+    fingerprint: Fingerprint = None,
+    kind: OptionalKind = None,
+    limit: Most = 50,
+    as_json: Json = False,
+) -> None:
+    """List the causes of death, or the dead jobs of one cause or kind."""
+    chosen = fingerprint is not None or kind is not None
+
+    async def look(penstock: Penstock) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        async with penstock.database.pool.session() as session:
+            causes = await dead_by_cause(session, limit)
+            dead = await dead_jobs(session, fingerprint=fingerprint, kind=kind, most=limit) if chosen else []
+        return [dict(cause) for cause in causes], [decoded(job) for job in dead]
+
+    causes, dead = ask(look)
+    if as_json:
+        print_json({"jobs": dead} if chosen else {"causes": causes})
+    elif not (dead if chosen else causes):
+        typer.echo("No dead job matches." if chosen else "No job is dead.")
+    elif chosen:
+        rows = (
+            (job["id"], job["kind"], job["share"], job["attempt"], shortened(job["error"]["message"])) for job in dead
+        )
+        print_table(("id", "kind", "share", "attempts", "message"), rows)
+    else:
+        columns = ("fingerprint", "count", "kind", "class", "message", "first_id")
+        print_table(columns, ([shortened(str(cause[column])) for column in columns] for cause in causes))
+
+
+@dead_app.command("show")
+def show_dead(job_id: Annotated[int, typer.Argument(metavar="ID")], as_json: Json = False) -> None:
+    """Show a dead job: what it was asked, how it failed, and where."""
+    job, sentence = ask(lambda penstock: _find(penstock, job_id))
+    if job["state"] != "dead":
+        raise JobNotFound(f"Job {job_id} is not dead: {sentence}")
+    _print_job(job, sentence, as_json=as_json)
+
+
+@dead_app.command()
+def redrive(
+    job_ids: Ids = None,
+    fingerprint: Fingerprint = None,
+    kind: OptionalKind = None,
+    force: Annotated[bool, typer.Option("--force", help="Also when nothing has changed since the failure.")] = False,
+    patience: Annotated[str, typer.Option(help="How long to wait for a stage to end.")] = "10m",
+    as_json: Json = False,
+) -> None:
+    """Give dead jobs another chance: 1, then 10, then all; it stops when the same failure returns."""
+    selection = Selection(tuple(job_ids or ()), fingerprint, kind)
+    wait = duration("--patience", patience)
+
+    def tell(sentence: str) -> None:
+        typer.echo(sentence, err=True)
+
+    result = ask(lambda penstock: redrive_jobs(penstock.database, selection, force=force, patience=wait, tell=tell))
+    if as_json:
+        print_json(vars(result))
+    else:
+        typer.echo(result.sentence)
+    if result.stopped:
+        raise typer.Exit(1)
+
+
+@dead_app.command()
+def discard(
+    reason: Annotated[str, typer.Option(help="Why; kept in the history.")],
+    job_ids: Ids = None,
+    fingerprint: Fingerprint = None,
+    kind: OptionalKind = None,
+    as_json: Json = False,
+) -> None:
+    """Give dead jobs up, with a reason."""
+    selection = Selection(tuple(job_ids or ()), fingerprint, kind)
+    discarded = ask(lambda penstock: discard_jobs(penstock.database, selection, reason))
+    if as_json:
+        print_json({"discarded": discarded, "reason": reason})
+    else:
+        typer.echo(f"Discarded {counted(len(discarded), 'job')}." if discarded else "No dead job matches.")
+
+
+# -- pauses ---------------------------------------------------------------------------------------------------------
+
+
+def pause(
+    queue: Queue = "",
+    kind: KindName = "",
+    share: Share = "",
+    reason: Annotated[str, typer.Option(help="Shown by why and doctor.")] = "paused by hand",
+    as_json: Json = False,
+) -> None:
+    """Claim nothing of a queue, a kind or a share until resume; what runs goes on."""
+    what, name = _chosen(queue, kind, share)
+
+    async def hold(penstock: Penstock) -> bool:
+        await penstock.pause(queue=queue, kind=kind, share=share, reason=reason)
+        return bool(await penstock.database.pool.repeat(lambda session: queues_of(session, what, name)))
+
+    known = ask(hold)
+    if as_json:
+        print_json({"paused": {"what": what, "name": name, "reason": reason}, "known": known})
+        return
+    typer.echo(f"The {what} {name} is paused.")
+    if not known:
+        typer.echo(f"No job of such a {what} has been seen so far: check the name.", err=True)
+
+
+def resume(queue: Queue = "", kind: KindName = "", share: Share = "", as_json: Json = False) -> None:
+    """End a pause."""
+    what, name = _chosen(queue, kind, share)
+    resumed = ask(lambda penstock: penstock.resume(queue=queue, kind=kind, share=share))
+    if as_json:
+        print_json({"resumed": resumed, "what": what, "name": name})
+    else:
+        typer.echo(f"The {what} {name} goes on." if resumed else f"The {what} {name} was not paused.")
+
+
+def _chosen(queue: str, kind: str, share: str) -> tuple[str, str]:
+    """For the sentences; that there is exactly one is checked by the call itself."""
+    given = {"queue": queue, "kind": kind, "share": share}
+    return next(((what, name) for what, name in given.items() if name), ("queue", ""))

@@ -1,4 +1,4 @@
-"""Puts the commands together and turns errors into sentences and exit codes.
+"""The command line: all commands, and errors as sentences and exit codes.
 
 0: done. 1: it ran, and something failed. 2: it could not run as things are (a sentence on stderr says what to do).
 130: interrupted.
@@ -13,38 +13,24 @@ import typer
 
 from penstock import __version__
 from penstock.cli import (
-    add,
+    admin,
     collections,
-    config,
     crawl,
     db,
-    dead,
-    delete,
-    doctor,
     documents,
-    extract,
     fleet,
-    health,
-    history,
-    inbox,
-    invariants,
     jobs,
-    key,
-    limits,
+    knowledge,
     memos,
-    metrics,
-    model,
-    packet,
-    pausing,
-    processes,
-    reindex,
-    schedule,
+    operations,
+    packets,
+    schedules,
     search,
-    status,
-    streams,
+    server,
+    sources,
     up,
-    why,
 )
+from penstock.cli.add import command
 from penstock.errors import BadJob, BadSetting, CannotStart, JobNotFound, PenstockError, Refused
 from penstock.settings import load_settings
 from penstock.telemetry import hide_secrets, mask, mask_tracebacks
@@ -58,41 +44,41 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("up")(up.up)
-app.command("add")(add.add)
+app.command("add")(command.add)
 app.command("search")(search.search)
-app.command("extract")(extract.extract)
-app.command("facts")(extract.facts)
-app.command("status")(status.status)
+app.command("extract")(knowledge.extract)
+app.command("facts")(knowledge.facts)
+app.command("status")(operations.status)
 app.add_typer(collections.app, name="collections")
-app.command("reindex")(reindex.reindex)
+app.command("reindex")(collections.reindex)
 app.add_typer(documents.app, name="documents")
-app.add_typer(packet.app, name="packet")
+app.add_typer(packets.app, name="packet")
 app.add_typer(crawl.app, name="crawl")
-app.add_typer(inbox.sources_app, name="sources")
-app.add_typer(inbox.app, name="inbox")
-app.command("streams")(streams.streams)
+app.add_typer(sources.sources_app, name="sources")
+app.add_typer(sources.inbox_app, name="inbox")
+app.command("streams")(memos.streams)
 app.command("memos")(memos.memos)
-app.command("delete")(delete.delete)
-app.command("restore")(delete.restore)
-app.command("receipt")(delete.receipt)
-app.add_typer(model.app, name="model")
-app.add_typer(key.app, name="key")
-app.command("api")(processes.api)
-app.command("worker")(processes.worker)
+app.command("delete")(documents.delete_documents)
+app.command("restore")(documents.restore)
+app.command("receipt")(documents.receipt)
+app.add_typer(admin.model_app, name="model")
+app.add_typer(admin.key_app, name="key")
+app.command("api")(server.api)
+app.command("worker")(server.worker)
 app.command("fleet")(fleet.fleet)
 app.add_typer(jobs.app, name="jobs")
-app.add_typer(dead.app, name="dead")
-app.add_typer(schedule.app, name="schedule")
-app.add_typer(limits.app, name="limits")
-app.add_typer(metrics.app, name="metrics")
-app.command("why")(why.why)
-app.command("pause")(pausing.pause)
-app.command("resume")(pausing.resume)
-app.command("history")(history.tell_history)
-app.command("doctor")(doctor.doctor)
-app.command("health")(health.health)
-app.command("invariants")(invariants.invariants)
-app.command("config")(config.config)
+app.add_typer(jobs.dead_app, name="dead")
+app.add_typer(schedules.app, name="schedule")
+app.add_typer(fleet.limits_app, name="limits")
+app.add_typer(operations.metrics_app, name="metrics")
+app.command("why")(operations.why)
+app.command("pause")(jobs.pause)
+app.command("resume")(jobs.resume)
+app.command("history")(documents.tell_history)
+app.command("doctor")(operations.doctor)
+app.command("health")(operations.health)
+app.command("invariants")(operations.invariants)
+app.command("config")(admin.config)
 app.add_typer(db.app, name="db")
 
 
@@ -112,7 +98,7 @@ def main() -> None:
         sys.exit(_say(error, 2))
     except PenstockError as error:
         sys.exit(_say(error, 1))
-    except Exception:  # noqa: BLE001  a defect: whoever mends it needs the traceback, and nobody needs the secrets in it
+    except Exception:  # noqa: BLE001  a defect: its fix needs the traceback, without the secrets in it
         sys.stderr.write(_masked(traceback.format_exc()))
         sys.exit(1)
 
@@ -134,7 +120,7 @@ def _say(error: PenstockError, code: int) -> int:
 
 
 def _masked(text: str) -> str:
-    """It may have failed before anybody has read the settings, and so before their secrets were known."""
+    """Without secrets, which are not known yet if the error came before the settings were read."""
     with suppress(BadSetting):
         hide_secrets(load_settings().settings)
     return mask(text)

@@ -1,18 +1,18 @@
-"""`penstock memos`: what was worth remembering of conversations, or what of it answers a question."""
+"""`penstock memos`: the memos of conversations, listed or searched. `penstock streams`: conversations and their progress."""
 
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from penstock.cli.asking import Json, ask, console, print_json, shortened
+from penstock.cli.session import Json, Most, ask, ask_product, console, print_json, print_table, shortened
+from penstock.engine import Penstock
 
 if TYPE_CHECKING:
-    from penstock.engine import Penstock
-    from penstock.memos import Shown
-    from penstock.pipelines import Product
+    from penstock.memos import Memo, MemoMessage, Stream
+    from penstock.product import Product
 
 
 def memos(
@@ -28,8 +28,6 @@ def memos(
 ) -> None:
     """List memos by number, or find those that answer a question."""
     if question is not None and question.strip():
-        from penstock.cli.opening import ask_product
-
         found = ask_product(partial(_find, question=question, stream=stream, hits=hits, every=every))
     else:
         found = ask(partial(_list, stream=stream, after=after, limit=limit, every=every))
@@ -39,10 +37,10 @@ def memos(
     if not found:
         typer.echo("There is no such memo.")
     for each in found:
-        print_memo(each)
+        _print_memo(each)
 
 
-async def _list(penstock: "Penstock", stream: str | None, after: int, limit: int, *, every: bool) -> "list[Shown]":
+async def _list(penstock: Penstock, stream: str | None, after: int, limit: int, *, every: bool) -> "list[Memo]":
     from penstock.memos import list_memos
 
     tenant = penstock.settings.tenant
@@ -52,14 +50,14 @@ async def _list(penstock: "Penstock", stream: str | None, after: int, limit: int
     )
 
 
-async def _find(product: "Product", question: str, stream: str | None, hits: int, *, every: bool) -> "list[Shown]":
-    from penstock.memos import Question, find_memos
+async def _find(product: "Product", question: str, stream: str | None, hits: int, *, every: bool) -> "list[Memo]":
+    from penstock.memos import MemoQuestion, find_memos
 
-    asked = Question(question, product.settings.tenant, await _number(product.app, stream), hits, every)
+    asked = MemoQuestion(question, product.settings.tenant, await _number(product.app, stream), hits, every)
     return await find_memos(product.app.database, product.models, asked, product.settings.memos)
 
 
-async def _number(penstock: "Penstock", stream: str | None) -> int | None:
+async def _number(penstock: Penstock, stream: str | None) -> int | None:
     from penstock.memos import find_stream
 
     if stream is None:
@@ -68,7 +66,7 @@ async def _number(penstock: "Penstock", stream: str | None) -> int | None:
     return found.id
 
 
-def print_memo(memo: "Shown") -> None:
+def _print_memo(memo: "Memo") -> None:
     """What it says, then where it is from."""
     console().print(Text(f"{memo.id}. ").append(_one_line(memo.text), style="bold"))
     about = f"   {memo.kind}, {memo.confidence:.2f}, in {memo.stream}"
@@ -78,13 +76,51 @@ def print_memo(memo: "Shown") -> None:
         about += f"; superseded by {memo.superseded_by}"
     console().print(Text(about, style="dim"))
     for message in memo.messages:
-        console().print(Text(f"   {_origin(message)}: {shortened(_one_line(message['text']), 100)}", style="dim"))
+        console().print(Text(f"   {_origin(message)}: {shortened(_one_line(message.text), 100)}", style="dim"))
 
 
-def _origin(message: dict[str, Any]) -> str:
-    return f"{message['number']} {message['author']}".strip()
+def _origin(message: "MemoMessage") -> str:
+    return f"{message.number} {message.author}".strip()
 
 
 def _one_line(text: str) -> str:
-    """What somebody has written is no business of the terminal."""
+    """Without control characters, which would command the terminal."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+# -- streams --------------------------------------------------------------------------------------------------------
+
+
+def streams(
+    after: Annotated[str, typer.Option(help="Only names behind this one.")] = "",
+    limit: Most = 50,
+    as_json: Json = False,
+) -> None:
+    """List the streams by name."""
+
+    async def look(penstock: Penstock) -> "list[Stream]":
+        from penstock.memos import list_streams
+
+        tenant = penstock.settings.tenant
+        return await penstock.database.pool.repeat(partial(list_streams, tenant=tenant, after=after, most=limit))
+
+    found = ask(look)
+    if as_json:
+        print_json({"streams": [{**asdict(each), "waiting": each.waiting} for each in found]})
+        return
+    if not found:
+        typer.echo("There is no stream: POST /api/streams/NAME/messages makes one.")
+        return
+    print_table(("stream", "messages", "waiting", "memos", "state", "job", "because"), map(_cells, found))
+
+
+def _cells(stream: "Stream") -> tuple[object, ...]:
+    return (
+        shortened(stream.name, 40),
+        stream.last,
+        stream.waiting,
+        stream.memos,
+        stream.state,
+        stream.job,
+        shortened(stream.reason, 200),
+    )

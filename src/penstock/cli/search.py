@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from penstock.cli.asking import Json, console, print_json
+from penstock.cli.session import Json, ask_product, console, print_json
 
 if TYPE_CHECKING:
-    from penstock.pipelines import Product
+    from penstock.product import Product
     from penstock.search import CollectionRef, Found, Hit
 
 SNIPPET = 360  # characters of a passage that are shown
@@ -34,7 +34,6 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Find the passages that answer best, in all collections or in some."""
-    from penstock.cli.opening import ask_product
 
     if facts:
         _search_facts(question, hits, collection or [], as_json=as_json)
@@ -80,9 +79,8 @@ async def _choose(product: "Product", names: list[str]) -> "list[CollectionRef]"
 
 
 def _search_facts(question: str, hits: int, names: list[str], *, as_json: bool) -> None:
-    from penstock.cli.extract import print_fact
-    from penstock.cli.opening import ask_product
-    from penstock.knowledge.finding import FoundFacts, Question, find_facts
+    from penstock.cli.knowledge import print_fact
+    from penstock.knowledge.facts import FoundFacts, Question, find_facts
 
     async def find(product: "Product") -> FoundFacts:
         asked = Question(question, await _choose(product, names), hits)
@@ -97,7 +95,7 @@ def _search_facts(question: str, hits: int, names: list[str], *, as_json: bool) 
     if not found.hits:
         typer.echo("No fact was found: `penstock extract COLLECTION` reads them out of documents.")
     for number, hit in enumerate(found.hits, 1):
-        print_fact(hit.fact, f"{number}. ", hit.passage)
+        print_fact(hit, f"{number}. ", hit.passage)
 
 
 def _facts(hit: "Hit") -> dict[str, Any]:

@@ -18,11 +18,8 @@ from pathlib import Path
 
 import typer
 
-from penstock.cli.processes import Host, Port
-from penstock.cli.running import Stop, run_until_stopped
-from penstock.database import EmbeddedServer, reach_database
-from penstock.database.database import Reached
-from penstock.database.embedded import home_trouble
+from penstock.cli.server import Host, Port, ShutdownRequest, run_until_stopped
+from penstock.database import DatabaseEndpoint, EmbeddedServer, home_trouble, reach_database
 from penstock.errors import AlreadyRunning, ServerUnusable
 from penstock.settings import Settings, load_settings
 from penstock.telemetry import log
@@ -30,7 +27,7 @@ from penstock.telemetry import log
 RESTART_AFTER = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 STEADY_AFTER = 60.0  # a child that lived this long was fine: its next restart is quick again
 DRAIN = 25.0  # seconds for children to end after a signal; longer than a worker's own drain
-LOOK_EVERY = 1.0
+CHECK_EVERY = 1.0  # seconds, whether the server runs
 CANNOT_START = 2  # the exit code of a process that has said why it cannot work
 
 
@@ -45,7 +42,7 @@ def up(host: Host = None, port: Port = None) -> None:
         raise typer.Exit(run_until_stopped(settings, lambda stop: _run(settings, listener, address, stop)))
 
 
-async def _run(settings: Settings, listener: socket.socket, address: str, stop: Stop) -> int:
+async def _run(settings: Settings, listener: socket.socket, address: str, stop: ShutdownRequest) -> int:
     began = time.monotonic()
     async with reach_database(settings, progress=typer.echo) as reached:
         if reached.joined is not None:
@@ -53,8 +50,10 @@ async def _run(settings: Settings, listener: socket.socket, address: str, stop: 
         await _refuse_unguarded(reached, settings.api.host)
         descriptor = listener.fileno()
         tasks = [
-            asyncio.create_task(Child("api", "--socket-fd", str(descriptor), pass_fds=(descriptor,)).keep_alive(stop)),
-            asyncio.create_task(Child("worker").keep_alive(stop)),
+            asyncio.create_task(
+                ChildProcess("api", "--socket-fd", str(descriptor), pass_fds=(descriptor,)).keep_alive(stop)
+            ),
+            asyncio.create_task(ChildProcess("worker").keep_alive(stop)),
         ]
         if reached.server is not None:
             tasks.append(asyncio.create_task(_keep_server(reached.server, stop)))
@@ -65,7 +64,7 @@ async def _run(settings: Settings, listener: socket.socket, address: str, stop: 
         return max(await asyncio.gather(*tasks))
 
 
-async def _refuse_unguarded(reached: Reached, host: str) -> None:
+async def _refuse_unguarded(reached: DatabaseEndpoint, host: str) -> None:
     """Before anything starts, as the API would do it."""
     from penstock.web import refuse_unguarded
 
@@ -76,15 +75,15 @@ async def _refuse_unguarded(reached: Reached, host: str) -> None:
         session.terminate()
 
 
-class Child:
-    """One of our processes, started again as long as nobody asked it to end."""
+class ChildProcess:
+    """The API or the worker process, restarted until a stop is requested."""
 
     def __init__(self, name: str, *arguments: str, pass_fds: tuple[int, ...] = ()) -> None:
         self._name = name
         self._command = [sys.executable, "-m", "penstock", name, "--with-parent", *arguments]
         self._pass_fds = pass_fds
 
-    async def keep_alive(self, stop: Stop) -> int:
+    async def keep_alive(self, stop: ShutdownRequest) -> int:
         """Ends with the child's exit code: after a stop, or when it says that it cannot start."""
         failures = 0
         while True:
@@ -103,7 +102,7 @@ class Child:
                 return 0
 
 
-async def _until_ended(process: asyncio.subprocess.Process, stop: Stop) -> int:
+async def _until_ended(process: asyncio.subprocess.Process, stop: ShutdownRequest) -> int:
     """Wait for the end; once a stop is asked, pass the signal on, and kill what does not end in time."""
     ending = asyncio.create_task(process.wait())
     asked = asyncio.create_task(stop.requested.wait())
@@ -119,8 +118,8 @@ async def _until_ended(process: asyncio.subprocess.Process, stop: Stop) -> int:
     return await ending
 
 
-async def _keep_server(server: EmbeddedServer, stop: Stop) -> int:
-    """Children revive the server when they need it; this does it when nobody needs it just now."""
+async def _keep_server(server: EmbeddedServer, stop: ShutdownRequest) -> int:
+    """Restart the server also while no child needs it; children restart it when they do."""
     while not stop.requested.is_set():
         if server.postmaster.running() is None:
             log.error("PostgreSQL has gone; starting it again")
@@ -128,7 +127,7 @@ async def _keep_server(server: EmbeddedServer, stop: Stop) -> int:
                 await server.revive()
             except ServerUnusable as error:
                 log.error("PostgreSQL did not start", reason=str(error))
-        await _pause(stop, LOOK_EVERY)
+        await _pause(stop, CHECK_EVERY)
     return 0
 
 
@@ -148,7 +147,7 @@ async def _tell_when_live(listener: socket.socket, address: str, began: float) -
     typer.echo(f"Penstock is up on {address} after {time.monotonic() - began:.1f} s. Ctrl-C stops it.")
 
 
-async def _pause(stop: Stop, seconds: float) -> None:
+async def _pause(stop: ShutdownRequest, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.requested.wait()

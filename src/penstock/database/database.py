@@ -1,11 +1,11 @@
-"""A process's whole relation with PostgreSQL: the embedded server if there is no other, the pool, the schema, LISTEN.
+"""The database of a process: the embedded server if there is no other, the pool, the schema, and LISTEN.
 
     async with open_database(settings, role="worker") as database:
         async with database.pool.transaction() as tx: …
 
 Opening proves that the configuration works (reachable, new enough, migrated) before anything else starts; every failure
 is one sentence. `direct` opens a session that is not behind a pooler, for what belongs to a session: LISTEN, advisory
-locks, the beat.
+locks, the heartbeat.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from penstock.database.embedded import EmbeddedServer, Joined
+from penstock.database.embedded import EmbeddedServer, ServerJoin
 from penstock.database.migrations import check_schema, grant_use, migrate
 from penstock.database.notifications import Notifications
 from penstock.database.pool import Pool
@@ -34,8 +34,8 @@ Progress = Callable[[str], None]
 AWAY = (ConnectionError, FileNotFoundError, asyncpg.CannotConnectNowError, asyncpg.ConnectionDoesNotExistError)
 
 
-class Address:
-    """Where the database is, and how to come to it: through revivals of the embedded server and a full server's refusals."""
+class DatabaseAddress:
+    """The address of the database. Opening a session revives the embedded server, and waits while a server is full."""
 
     def __init__(self, settings: Settings, server: EmbeddedServer | None, url: DatabaseUrl) -> None:
         self._settings = settings
@@ -77,36 +77,36 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Reached:
+class DatabaseEndpoint:
     """A database that is there, suitable and migrated."""
 
-    address: Address
+    address: DatabaseAddress
     server: EmbeddedServer | None
-    joined: Joined | None
+    joined: ServerJoin | None
 
 
 @dataclass(frozen=True)
 class Database:
-    """What an open database offers to the layers above."""
+    """An open database, as the layers above use it."""
 
     settings: Settings
-    reached: Reached
+    endpoint: DatabaseEndpoint
     pool: Pool
     notifications: Notifications
 
     @property
     def url(self) -> DatabaseUrl:
-        return self.reached.address.url
+        return self.endpoint.address.url
 
     async def direct(self, role: str) -> Session:
         """A session of its own, past any pooler; the caller ends it with `terminate`."""
-        return await self.reached.address.open_session(role, direct=True)
+        return await self.endpoint.address.open_session(role, direct=True)
 
 
 @asynccontextmanager
 async def reach_database(
     settings: Settings, *, progress: Progress = lambda _: None, migrating: bool = True
-) -> AsyncIterator[Reached]:
+) -> AsyncIterator[DatabaseEndpoint]:
     """Join the embedded server or reach the given one, check it, and migrate it unless told not to; at the end, leave it."""
     server = joined = None
     url = settings.database_url
@@ -115,11 +115,11 @@ async def reach_database(
         joined = await server.join()
         url = joined.url
     try:
-        address = Address(settings, server, url)
+        address = DatabaseAddress(settings, server, url)
         address.pooled = await _examine(address, settings)
         if migrating:
             await bring_schema(settings, address, progress)
-        yield Reached(address, server, joined)
+        yield DatabaseEndpoint(address, server, joined)
     finally:
         if server is not None:
             await server.leave()
@@ -144,11 +144,11 @@ async def open_database(
             await pool.close()
 
 
-async def bring_schema(settings: Settings, address: Address, progress: Progress) -> list[str]:
+async def bring_schema(settings: Settings, address: DatabaseAddress, progress: Progress) -> list[str]:
     """Migrate as the owner, if one is set, otherwise as ourselves; then see that code and schema fit."""
     owner = address
     if settings.database_owner_url is not None:
-        owner = Address(settings, None, settings.database_owner_url)
+        owner = DatabaseAddress(settings, None, settings.database_owner_url)
     session = await owner.open_session("migrate", direct=owner is address)
     try:
         applied = await migrate(session, progress=progress)
@@ -168,7 +168,7 @@ async def bring_schema(settings: Settings, address: Address, progress: Progress)
         session.terminate()
 
 
-async def _role(address: Address) -> str:
+async def _role(address: DatabaseAddress) -> str:
     session = await address.open_session("migrate", direct=True)
     try:
         return str(await session.fetchval("select current_user"))
@@ -176,7 +176,7 @@ async def _role(address: Address) -> str:
         session.terminate()
 
 
-async def _examine(address: Address, settings: Settings) -> bool:
+async def _examine(address: DatabaseAddress, settings: Settings) -> bool:
     """The first session: is the server new enough, and is there a pooler between?
 
     A pooler answers with a process number of its own making, so the number that the handshake told differs from the one

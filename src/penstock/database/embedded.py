@@ -1,4 +1,4 @@
-"""The PostgreSQL server that comes along: made on first use, shared by all processes of a home, stopped by the last.
+"""The embedded PostgreSQL server: made on first use, shared by all processes of a home, stopped by the last.
 
     home/postgres.password      of the one role, `penstock`
     home/postgres.users         each process that uses the server holds a shared flock on it
@@ -35,8 +35,8 @@ How = Literal["made", "started", "attached"]
 
 
 @dataclass(frozen=True)
-class Joined:
-    """How we came to the server, and how long it took."""
+class ServerJoin:
+    """The result of joining the server: made, started or attached, and how long it took."""
 
     url: DatabaseUrl
     how: How
@@ -58,7 +58,7 @@ class EmbeddedServer:
         self._kept = home / "postgres.kept"
         self._hold: int | None = None
 
-    async def join(self) -> Joined:
+    async def join(self) -> ServerJoin:
         """Become a user of the server; make and start it if need be."""
         began = time.monotonic()
         with home_trouble(self.home):
@@ -72,7 +72,7 @@ class EmbeddedServer:
                 except BaseException:
                     self._let_go()
                     raise
-                return Joined(self.url, how, time.monotonic() - began)
+                return ServerJoin(self.url, how, time.monotonic() - began)
 
     async def revive(self) -> DatabaseUrl:
         """Start the server again if it has gone; a user calls this when it cannot connect."""
@@ -218,7 +218,7 @@ class EmbeddedServer:
 
 @contextmanager
 def home_trouble(home: Path) -> Iterator[None]:
-    """What the operating system refuses in a home, as a sentence."""
+    """Turn a refusal of the operating system in a home into a sentence."""
     try:
         yield
     except PermissionError as error:

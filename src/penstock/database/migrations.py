@@ -1,4 +1,4 @@
-"""Brings a database to the schema of this release, forwards only, exactly once.
+"""Migrations: bring a database to the schema of this release, forwards only, exactly once.
 
 Files are `schema/0001_word.sql`, applied in order, each in a transaction with its row in `penstock.migrations` (a file
 whose first line is `-- outside a transaction` runs as it is and must be repeatable). Many processes may start at once:
@@ -20,7 +20,7 @@ from pathlib import Path
 import asyncpg
 
 from penstock.database.session import Session
-from penstock.database.statements import statements
+from penstock.database.sql_files import statements
 from penstock.database.tenancy import make_roles
 from penstock.errors import MigrationRefused, SchemaMismatch
 
@@ -84,7 +84,7 @@ async def migrate(
 async def check_schema(session: Session, *, folder: Path = FOLDER) -> None:
     """Refuse to work with a schema that is more than one step away from this code."""
     known = len(read_migrations(folder))
-    found = max(await _applied(session), default=0)
+    found = await schema_number(session)
     if found > known + 1:
         raise SchemaMismatch(
             f"The database is at schema {found} and this Penstock knows {known}: install the newer release."
@@ -93,6 +93,11 @@ async def check_schema(session: Session, *, folder: Path = FOLDER) -> None:
         raise SchemaMismatch(
             f"The database is at schema {found} and this Penstock needs {known}: run `penstock db migrate`."
         )
+
+
+async def schema_number(session: Session) -> int:
+    """The number of the newest migration that was applied; 0 in an empty database."""
+    return max(await _applied(session), default=0)
 
 
 async def grant_use(session: Session, *, role: str) -> None:

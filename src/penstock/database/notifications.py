@@ -1,9 +1,9 @@
-"""NOTIFY turned into asyncio events, and the knowledge whether notifications arrive at all.
+"""Notifications: LISTEN and NOTIFY as asyncio events, and whether they arrive at all.
 
 One session of its own LISTENs. When it is lost, it is opened again, and everybody who waits is woken once, because what
 was sent meanwhile is gone. A pooler between us and the server swallows notifications without a word, so arrival is
 *measured*: an echo is sent now and then through the ordinary way (the pool), and when it does not come back,
-`arriving` is False and callers poll. A notification is only ever a reason to look: no information travels in it.
+`arriving` is False and callers poll. A notification is only ever a reason to poll: no information travels in it.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import asyncpg
 from penstock import telemetry
 from penstock.database.pool import Pool
 from penstock.database.session import Session
-from penstock.database.statements import statements
+from penstock.database.sql_files import statements
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable
 from penstock.telemetry import log
 
@@ -33,7 +33,7 @@ received = telemetry.counter("penstock_notifications_total", "Notifications rece
 
 
 class Subscription:
-    """A wait for one channel. `wait` returns True when woken and False when the time is over; both mean: look."""
+    """A wait for one channel. `wait` returns True when woken and False when the time is over; poll in both cases."""
 
     def __init__(self, channel: str, owner: "Notifications", event: asyncio.Event | None = None) -> None:
         self.channel = channel
@@ -159,7 +159,8 @@ class Notifications:
                 listening.add(channel)
             if not self.connected.is_set():
                 self.connected.set()
-                self._wake_everybody()
+                for channel in self._subscriptions:
+                    self.wake(channel)
             await _first_of(gone, self._changed)
         raise OSError("the listening session was closed")
 
@@ -172,14 +173,9 @@ class Notifications:
         self.wake(channel)
 
     def wake(self, channel: str) -> None:
-        """Let everybody who waits for the channel look; also for who has heard of it by another way."""
+        """Wake all subscriptions of the channel; also for callers that heard of an event in another way."""
         for subscription in self._subscriptions.get(channel, ()):
             subscription.wake()
-
-    def _wake_everybody(self) -> None:
-        for subscriptions in self._subscriptions.values():
-            for subscription in subscriptions:
-                subscription.wake()
 
 
 async def _first_of(*events: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""The process's connections: few, warm, counted, and never held while something slow goes on.
+"""The connection pool of a process: few connections, warm, counted, and never held while something slow goes on.
 
 Handlers compute without a connection, so the size of the pool does not depend on how many of them run. To keep it so,
 there is a *hold budget*: a transaction that keeps its connection for longer than `pool.hold_warning` without running a
@@ -42,7 +42,7 @@ crowded = telemetry.counter(
 )
 overholds = telemetry.counter("penstock_pool_overholds_total", "Transactions idle for longer than the hold budget")
 
-MOMENT = 0.4  # seconds: less than between two beats
+MOMENT = 0.4  # seconds: less than between two heartbeats
 RETURN_LIMIT = 1.0  # seconds for a rollback or a cancelled call to end; after that the connection is cut
 MACHINERY = ("contextlib.py", "database/pool.py", "database/database.py")
 
@@ -59,7 +59,7 @@ class Hold:
 
 @dataclass
 class PoolState:
-    """What `doctor`, the metrics and the claim's backpressure look at."""
+    """Counts for `doctor`, the metrics and the claim's back-pressure."""
 
     size: int
     open: int
@@ -72,7 +72,7 @@ class PoolState:
 
 
 class PoolUse:
-    """Which part of a pool was in use, on the average of the last moment: a small pool is full now and then by chance."""
+    """The part of a pool that was in use, as the mean of the last moment: a small pool is full now and then by chance."""
 
     def __init__(self, pool: "Pool") -> None:
         self._pool = pool
@@ -88,13 +88,13 @@ class PoolUse:
 
 
 class Connections(Collector):
-    """The pools of this process, looked at when somebody asks for the metrics."""
+    """The pools of this process, read when the metrics are."""
 
     def __init__(self) -> None:
         self.pools: WeakSet[Pool] = WeakSet()
 
     def collect(self) -> Iterable[Metric]:
-        gauge = GaugeMetricFamily(CONNECTIONS.name, CONNECTIONS.words, labels=CONNECTIONS.labels)
+        gauge = GaugeMetricFamily(CONNECTIONS.name, CONNECTIONS.help, labels=CONNECTIONS.labels)
         states = [pool.state for pool in list(self.pools)]
         for name in ("size", "open", "used", "waiting"):
             gauge.add_metric((name,), sum(getattr(state, name) for state in states))
@@ -199,9 +199,7 @@ class Pool:
                 raise
             try:
                 await work.commit()
-            except (
-                asyncpg.InterfaceError
-            ) as error:  # the driver knew before it sent the COMMIT that nobody would hear it
+            except asyncpg.InterfaceError as error:  # the driver knew before the COMMIT that the connection is gone
                 if not session.is_closed():
                     raise
                 raise session.lost(error) from error
@@ -290,7 +288,7 @@ async def _no_reset(_: Any) -> None:
 
 
 async def _roll_back(session: Session, work: Any) -> None:
-    """What cannot be rolled back in time is rolled back by cutting the connection."""
+    """Roll back; cut the connection when that takes too long."""
     if session.is_closed():
         return
     try:
@@ -301,7 +299,7 @@ async def _roll_back(session: Session, work: Any) -> None:
 
 
 def _caller() -> str:
-    """Where the connection was taken: the first place outside of the machinery that takes it."""
+    """The place that took the connection: the first one outside of the machinery."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.endswith(MACHINERY):
         frame = frame.f_back

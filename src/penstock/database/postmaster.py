@@ -1,4 +1,4 @@
-"""One data folder and the server process that has it: making, starting, watching, stopping.
+"""The postmaster: one data folder and the server process that has it. Made, started, watched and stopped here.
 
 What runs is read from PostgreSQL's own `postmaster.pid`, never remembered: another process may have restarted it. The
 caller decides under a lock (see embedded.py), so nothing here guards against a second one doing the same.
@@ -35,8 +35,8 @@ BUILTIN_LOCALE_SINCE = 17
 
 
 @dataclass(frozen=True)
-class Running:
-    """What `postmaster.pid` says."""
+class PostmasterStatus:
+    """The content of `postmaster.pid`."""
 
     pid: int
     port: int
@@ -61,7 +61,7 @@ class Postmaster:
         self._progress = progress
         self._child: subprocess.Popen[bytes] | None = None
 
-    def running(self) -> Running | None:
+    def running(self) -> PostmasterStatus | None:
         """The live postmaster of the data folder, if there is one."""
         if self._child is not None:
             self._child.poll()  # our own child must not linger as a zombie
@@ -210,7 +210,7 @@ class Postmaster:
             return []
         return [process for process in psutil.process_iter() if _works_on(process, self.data)]
 
-    def _read_pid_file(self) -> Running | None:
+    def _read_pid_file(self) -> PostmasterStatus | None:
         try:
             lines = (self.data / "postmaster.pid").read_text().split("\n")
         except FileNotFoundError:
@@ -218,7 +218,7 @@ class Postmaster:
         lines += [""] * (8 - len(lines))  # the file is written line by line during the start
         if not lines[0]:
             return None
-        return Running(int(lines[0]), int(lines[3] or 0), lines[4], lines[7].strip() == "ready")
+        return PostmasterStatus(int(lines[0]), int(lines[3] or 0), lines[4], lines[7].strip() == "ready")
 
     def _is_postmaster(self, pid: int) -> bool:
         """A number is given to another process after a reboot, and a zombie still has one."""
@@ -266,7 +266,7 @@ def _initdb_options(major: int, password: Path) -> list[str]:
 
 
 def _server_options(settings: PostgresSettings, port: int, socket_folder: Path) -> list[str]:
-    """What must be so, or is better so here; everything else can be changed in the data folder's postgresql.conf."""
+    """Options that must be so, or are better so here; everything else can be changed in the data folder's postgresql.conf."""
     values: dict[str, object] = {
         "listen_addresses": "127.0.0.1",
         "port": port,

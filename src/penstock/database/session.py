@@ -2,7 +2,7 @@
 
 `Session` is asyncpg's connection with three additions: a call that gets no answer in time *terminates* the connection
 (closing it politely would wait for the same silent server), a lost connection is one exception whatever the driver
-calls it, and the moment of the last answer is known, from which the pool's hold budget is measured.
+calls it, and the time of the last answer is known, from which the pool's hold budget is measured.
 """
 
 import os
@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from penstock.database.arrays import know_arrays
 from penstock.errors import CallTimedOut, ConnectionLost, DatabaseUnreachable, HeldTooLong
 from penstock.settings import DatabaseUrl, PoolSettings
 
@@ -27,6 +26,39 @@ else:
     _Driver = asyncpg.Connection
 
 MARK_MAX = 40  # characters
+
+# PostgreSQL's arrays of its own types, which the driver would otherwise ask the server for: type, its id, its array's id.
+ARRAYS = (
+    ("bool", 16, 1000),
+    ("bytea", 17, 1001),
+    ("int2", 21, 1005),
+    ("int4", 23, 1007),
+    ("int8", 20, 1016),
+    ("float4", 700, 1021),
+    ("float8", 701, 1022),
+    ("json", 114, 199),
+    ("jsonb", 3802, 3807),
+    ("date", 1082, 1182),
+    ("timestamptz", 1184, 1185),
+    ("interval", 1186, 1187),
+    ("uuid", 2950, 2951),
+)
+
+_ARRAY_TYPES: list[dict[str, Any]] = [
+    {
+        "oid": array,
+        "ns": "pg_catalog",
+        "name": f"_{name}",
+        "kind": b"b",
+        "basetype": None,
+        "elemtype": element,
+        "elemtype_name": name,
+        "elemdelim": ",",
+        "range_subtype": None,
+        "attrtypoids": None,
+    }
+    for name, element, array in ARRAYS
+]
 
 LOST = (
     OSError,
@@ -116,7 +148,7 @@ async def connect(url: DatabaseUrl, pool: PoolSettings, role: str, *, pooled: bo
         else {"application_name": f"penstock-{role} {process_mark()}"} | session_settings(pool),
         connection_class=Session,
     )
-    know_arrays(session)
+    session.get_settings().register_data_types(_ARRAY_TYPES)
     session.idle_since = time.monotonic()
     return session
 
@@ -124,7 +156,8 @@ async def connect(url: DatabaseUrl, pool: PoolSettings, role: str, *, pooled: bo
 def process_mark() -> str:
     """Host and process, as in a worker's name: so the server's list of sessions tells whose they are.
 
-    An application_name has 63 bytes, so of a long host name only the end is left. budget.sql cuts names in the same way.
+    An application_name has 63 bytes, so of a long host name only the end is left. engine/connection_budget.sql cuts names in
+    the same way.
     """
     return f"{socket.gethostname()}:{os.getpid()}"[-MARK_MAX:]
 

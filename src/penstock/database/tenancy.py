@@ -1,4 +1,4 @@
-"""Whose rows a piece of work may see: the second net below the conditions of each statement.
+"""Row-level security by tenant: the second net below the conditions of each statement.
 
     with only(tenant):
         …                                   # every transaction in here shows rows of this tenant alone
@@ -6,7 +6,6 @@
 Inside, each transaction begins by taking the role `penstock_request`, for which the policies of schema/0008_access.sql count,
 and by naming the tenant, both until its end (SET LOCAL): nothing stays on the connection that could leak into another's
 work, also behind a pooler. Tasks that are started inside belong to the tenant, too. Workers and commands run outside.
-The SQL is in tenancy.sql.
 """
 
 import re
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from penstock.database.session import Session
-from penstock.database.statements import statements
+from penstock.database.sql_files import statements
 from penstock.errors import BadValue
 
 sql = statements(__file__)
@@ -35,25 +34,25 @@ def check_tenant(name: str) -> str:
 @contextmanager
 def only(tenant: str) -> Iterator[None]:
     """Rows of one tenant, until the end of the block."""
-    mark = _opening.set(f"set local role penstock_request; set local penstock.tenant = '{check_tenant(tenant)}';")
+    token = _opening.set(f"set local role penstock_request; set local penstock.tenant = '{check_tenant(tenant)}';")
     try:
         yield
     finally:
-        _opening.reset(mark)
+        _opening.reset(token)
 
 
 @contextmanager
-def everybody() -> Iterator[None]:
-    """Rows of all tenants, also inside of `only`: for what belongs to none of them, such as the secrets of links."""
-    mark = _opening.set("")
+def all_tenants() -> Iterator[None]:
+    """Rows of all tenants, also inside of `only`: for rows that belong to none of them, such as the secrets of links."""
+    token = _opening.set("")
     try:
         yield
     finally:
-        _opening.reset(mark)
+        _opening.reset(token)
 
 
 def opening() -> str:
-    """What a transaction begins with just now; nothing outside of `only`."""
+    """The statements that begin a transaction now; none outside of `only`."""
     return _opening.get()
 
 

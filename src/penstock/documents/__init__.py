@@ -1,137 +1,157 @@
-"""Documents: what was accepted, where its bytes are, what became of it."""
+"""Documents: intake, collections, versions, publication, packets, the inbox of sources, deletion and integrity."""
 
-from penstock.documents.awaiting import Unpublished, hand_over
-from penstock.documents.browsing import Browse, Browsed, browse
-from penstock.documents.catalog import (
-    STATES,
-    ChunkText,
-    Document,
-    Event,
-    PageText,
-    counts,
-    find_document,
-    history,
-    list_chunks,
-    list_documents,
-    list_pages,
-    read_text,
-    show_document,
-    show_documents,
-    tenant_of,
-)
-from penstock.documents.changes import Announcer, Watch, watch_changes
-from penstock.documents.changing import cancel_document, delete_document, retry_document
-from penstock.documents.cleaning import (
-    DeadVersion,
-    clear_old_versions,
-    collect_blobs,
-    compact_tallies,
-    list_dead_versions,
-    sweep_answers,
-)
-from penstock.documents.collection import (
+from penstock.documents.collections import (
     Collection,
     change_collection,
     create_collection,
     delete_collection,
     ensure_collection,
     find_collection,
+    find_collection_by_id,
     list_collections,
 )
-from penstock.documents.deletion import Deleted, Matching, delete_matching, find_matching
-from penstock.documents.explain import explain_document
-from penstock.documents.inbox import Inbox, Message, Overtaken, Position, Received
-from penstock.documents.intake import Intake
-from penstock.documents.members import Family, Members, add_members, count_family
-from penstock.documents.minutes import Bucket, count_minutes, read_minutes, waiting_now
-from penstock.documents.publish import Published, Work, keep_pages, load_work, publish
-from penstock.documents.receipts import Receipt, list_receipts, show_receipt
-from penstock.documents.reconcile import Reconciled, reconcile
-from penstock.documents.reembedding import complete_versions, forget_later
-from penstock.documents.removal import is_anything_due, remove_deleted
-from penstock.documents.restoring import restore_document
-from penstock.documents.upload import Accepted, AlreadyThere, Upload
-from penstock.documents.versions import Version, VersionBlob, blob_of, list_versions
-
-__all__ = [
-    "STATES",
-    "Accepted",
-    "AlreadyThere",
-    "Announcer",
-    "Browse",
-    "Browsed",
-    "Bucket",
-    "ChunkText",
-    "Collection",
-    "DeadVersion",
-    "Deleted",
-    "Document",
-    "Event",
-    "Family",
-    "Inbox",
-    "Intake",
-    "Matching",
-    "Members",
-    "Message",
-    "Overtaken",
-    "PageText",
-    "Position",
-    "Published",
-    "Receipt",
-    "Received",
-    "Reconciled",
-    "Unpublished",
-    "Upload",
-    "Version",
-    "VersionBlob",
-    "Watch",
-    "Work",
-    "add_members",
-    "blob_of",
-    "browse",
-    "cancel_document",
-    "change_collection",
-    "clear_old_versions",
-    "collect_blobs",
-    "compact_tallies",
-    "complete_versions",
-    "count_family",
-    "count_minutes",
-    "counts",
-    "create_collection",
-    "delete_collection",
-    "delete_document",
-    "delete_matching",
-    "ensure_collection",
-    "explain_document",
-    "find_collection",
-    "find_document",
-    "find_matching",
-    "forget_later",
-    "hand_over",
-    "history",
-    "is_anything_due",
-    "keep_pages",
-    "list_chunks",
-    "list_collections",
-    "list_dead_versions",
-    "list_documents",
-    "list_pages",
-    "list_receipts",
-    "list_versions",
-    "load_work",
-    "publish",
-    "read_minutes",
-    "read_text",
-    "reconcile",
-    "remove_deleted",
-    "restore_document",
-    "retry_document",
-    "show_document",
-    "show_documents",
-    "show_receipt",
-    "sweep_answers",
-    "tenant_of",
-    "waiting_now",
-    "watch_changes",
-]
+from penstock.documents.deletion.delete import BulkDeletion, Matching, delete_matching, find_matching, restore_document
+from penstock.documents.deletion.purge import (
+    clear_old_versions,
+    collect_blobs,
+    compact_tallies,
+    is_anything_due,
+    remove_deleted,
+    sweep_answers,
+)
+from penstock.documents.deletion.receipts import Receipt, list_receipts, show_receipt
+from penstock.documents.document import (
+    STATES,
+    ChunkText,
+    Document,
+    DocumentFilter,
+    DocumentStatus,
+    Event,
+    PageText,
+    TimelineEntry,
+    Version,
+)
+from penstock.documents.explain import explain_anything, explain_document
+from penstock.documents.inbox import (
+    COUNTED_TO,
+    POISON,
+    WORKER,
+    Inbox,
+    Overtaken,
+    Position,
+    ReceivedBatch,
+    SourceMessage,
+    bytes_of,
+    checked_id,
+    count_messages,
+    encode_payload,
+    is_outrun,
+    list_messages,
+    list_sources,
+    list_unreported,
+    load_message,
+    mark_taken,
+    note_reported,
+    tell_source,
+)
+from penstock.documents.ingest.attachments import Attachments, add_members, count_attachments
+from penstock.documents.ingest.intake import Intake
+from penstock.documents.ingest.upload import Accepted, AlreadyThere, Upload
+from penstock.documents.integrity.run import reconcile
+from penstock.documents.lifecycle import cancel_document, delete_document, retry_document
+from penstock.documents.manifest import DIGEST, Manifest, Reference, read_manifest
+from penstock.documents.migration import (
+    REEMBED,
+    REINDEX,
+    ChunkSpan,
+    IndexChangeSuperseded,
+    LiveVersion,
+    ModelChanged,
+    ModelChangeSuperseded,
+    NotComplete,
+    count_live_chunks,
+    end_abandoned,
+    forget_has_points,
+    forget_later,
+    hold_turn,
+    is_searched_here,
+    is_turn,
+    is_wanted,
+    list_late,
+    list_live,
+    live_among,
+    read_spans,
+    switch_index,
+    switch_model,
+)
+from penstock.documents.names import (
+    MEMBER,
+    NAME_MAX,
+    PREPARE,
+    PREPARE_PACKET,
+    check_document_name,
+    encode_metadata,
+    no_such_collection,
+    numbered,
+    share_of,
+)
+from penstock.documents.notify import Notifier, watch_changes
+from penstock.documents.packets import (
+    FROM_API,
+    MergedDocument,
+    Packet,
+    PacketDocument,
+    PacketFile,
+    Packets,
+    ShownPacket,
+    ShownPart,
+    WaitingPacket,
+    api_settings,
+    end_packet,
+    find_waiting,
+    keep_merged,
+    list_packets,
+    load_packet,
+    show_packets,
+)
+from penstock.documents.publication import (
+    PUBLISH_POINTS,
+    PendingVersion,
+    Publication,
+    Work,
+    forget_findings,
+    hand_over,
+    keep_pages,
+    load_pending,
+    load_work,
+    prepare_again,
+    publish,
+    wants_points,
+)
+from penstock.documents.queries import (
+    LARGEST,
+    blob_of,
+    browse,
+    count_documents,
+    find_document,
+    list_chunks,
+    list_documents,
+    list_events,
+    list_pages,
+    list_versions,
+    read_text,
+    show_document,
+    show_documents,
+    show_timeline,
+    tenant_of,
+)
+from penstock.documents.stats import (
+    SHOWN_TO,
+    MinuteBucket,
+    Waiting,
+    count_everywhere,
+    count_lately,
+    count_minutes,
+    read_minutes,
+    waiting_now,
+)

@@ -3,19 +3,6 @@
 select exists (select from penstock.documents where id = :number and tenant = :tenant) as document,
   exists (select from penstock.inbox where id = :number and tenant = :tenant) as message
 
--- name: find_reference
--- The documents that a name or collection/name may mean. By each collection of the tenant, for the index of names begins with it:
--- a condition on the name alone would walk a million documents.
-select document.id, collection.name as collection, document.name
-from penstock.collections as collection
-cross join lateral (
-  select id, name from penstock.documents
-  where tenant = :tenant and collection_id = collection.id and state <> 'deleted'
-    and name = any (array[:whole::text, case when collection.name = :collection then :rest::text end])
-) as document
-where collection.tenant = :tenant and collection.deleted_at is null
-order by document.id limit 5
-
 -- name: packet_of
 -- Whether a document is a packet, and what became of the documents in it.
 select count(*) as documents,
@@ -30,9 +17,9 @@ group by packet.version_id
 
 -- name: pace
 -- How long the last documents took that are about as large, of those that were prepared without a failure. From the last jobs of
--- the history, whatever they were: see engine/pace.sql.
+-- the history, whatever they were: see engine/inspect/queries.sql.
 with
-  -- include: ../engine/pace.sql recent_jobs
+  -- include: ../engine/inspect/queries.sql recent_jobs
   ,
   alike as (
     select recent.seconds

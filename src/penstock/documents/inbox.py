@@ -1,12 +1,12 @@
-"""The inbox: every message of every source comes in here, once, with a job that takes it.
+"""The inbox: every message of every source is kept here once, with a job that makes a document of it.
 
     position = await inbox.position("orders")
-    …                                        # ask the source what is new; nothing is held meanwhile
+    …                                        # ask the source what is new, without a connection or lock
     await inbox.receive("orders", messages, position=position, onward=last)
 
-A batch, its jobs and the new position are one transaction. Two who read the same part of a source meet at the position: the
-second one is `Overtaken`, and nothing of it is kept. A message that came before is counted; with other content it is the next
-version of what it became, or refused, as its source says. The SQL is in inbox.sql.
+A batch, its jobs and the new position are one transaction. Of two workers that read the same part of a source, the second one
+is `Overtaken`, and nothing of its batch is kept. A message that came before is counted; with other content it is the next
+version of its document, or refused, as `on_change` of its source says.
 """
 
 import hashlib
@@ -20,23 +20,24 @@ from typing import Any
 from asyncpg import Record
 
 from penstock import telemetry
-from penstock.blobs import Store, Stored
+from penstock.blobs import BlobStore, StoredBlob
 from penstock.database import Session, statements
-from penstock.documents.keeping import keep_blobs
-from penstock.documents.naming import share_of
-from penstock.engine import Penstock
-from penstock.engine.failpoint import STEP, reach
-from penstock.engine.lanes import wake_queues
-from penstock.engine.queue import sql as queue_sql
-from penstock.engine.trail import stamp_args
+from penstock.documents.ingest.intake import keep_blobs
+from penstock.documents.names import share_of
+from penstock.engine import STEP, Penstock, insert_reserved, reach, reserve_ids, stamp_args, wake_queues
+from penstock.engine.inspect import Explanation, advise, explain_job, joined
 from penstock.errors import BadSetting, BadValue, PenstockError
-from penstock.settings.arriving import SourceSettings
+from penstock.settings import SourceSettings
+from penstock.text import counted, span, storable, up_to, utc, utc_relative
 
 sql = statements(__file__)
 
 KIND = "take_message"
-POISON = "penstock:poison"  # in place of a payload: why nobody can use the message
+POISON = "penstock:poison"  # in place of a payload: why the message cannot be used
 ID_MAX = 1000  # bytes
+COUNTED_TO = 10_000  # messages that wait, for an explanation
+WORKER = "`penstock worker` or `penstock up`"  # starts a worker of documents
+LATE_AFTER = 10  # times `poll_every`, and at least a minute, without an answer
 
 arrivals = telemetry.counter(
     "penstock_inbox_messages_total",
@@ -46,13 +47,13 @@ arrivals = telemetry.counter(
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """What a source has brought."""
+class SourceMessage:
+    """A message of a source, before it is kept."""
 
     id: str  # the source's own; the same one again is the same message
     payload: Mapping[str, Any]  # JSON
-    stored: Sequence[Stored] = ()  # bytes that came with it, which the payload names by their digest
-    poison: str = ""  # why nobody can use it: it becomes a dead letter with this reason
+    stored: Sequence[StoredBlob] = ()  # bytes that came with it, which the payload names by their digest
+    poison: str = ""  # why it cannot be used: it becomes a dead letter with this reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,8 @@ class Position:
 
 
 @dataclass(slots=True)
-class Received:
-    """What became of a batch."""
+class ReceivedBatch:
+    """The outcome of a batch."""
 
     new: int = 0
     repeats: int = 0
@@ -78,18 +79,18 @@ class Received:
 
 
 class Overtaken(PenstockError):
-    """Somebody else has moved the position of the source meanwhile: read it again."""
+    """Another worker has moved the position of the source meanwhile: read it again."""
 
 
 class Inbox:
-    """Takes messages in. One for each process."""
+    """The intake of messages, and the position of each source. One for each process."""
 
-    def __init__(self, app: Penstock, store: Store) -> None:
+    def __init__(self, app: Penstock, store: BlobStore) -> None:
         self.app = app
         self.store = store
 
     def source(self, name: str) -> SourceSettings:
-        """What is set for a source."""
+        """The settings of a source."""
         found = self.app.settings.sources.get(name)
         if found is None:
             raise BadSetting(f"There is no source {name} in the settings: add [sources.{name}] to penstock.toml.")
@@ -113,7 +114,7 @@ class Inbox:
         found = await self._repeat(sql.unknown, source=source, message_ids=list(numbers))
         return [numbers[row["message_id"]] for row in found]
 
-    async def news(self, source: str, messages: Sequence[Message]) -> list[Message]:
+    async def news(self, source: str, messages: Sequence[SourceMessage]) -> list[SourceMessage]:
         """Those of these messages that never came, or came with other content, where that is a new version; writes nothing."""
         if not messages:
             return []
@@ -138,18 +139,14 @@ class Inbox:
         most = self.source(source).waiting
         return max(0, most - int(await self._repeat(sql.waiting.value, source=source, most=most)))
 
-    async def is_full(self, source: str) -> bool:
-        """Whether there is no room."""
-        return await self.room(source) == 0
-
     async def note_poll(self, source: str, finding: str = "") -> None:
         """The source has answered, and perhaps something is wrong with a part of it."""
-        await self._repeat(sql.note_poll.run, source=source, finding=finding[:2000].replace("\0", ""))
+        await self._repeat(sql.note_poll.run, source=source, finding=storable(finding[:2000], ""))
 
     async def note_trouble(self, source: str, error: str) -> None:
         """The source does not answer; shown by `penstock sources` and `doctor` until it does."""
         tenant = self.source(source).tenant
-        await self._repeat(sql.note_trouble.run, source=source, tenant=tenant, error=error[:2000].replace("\0", ""))
+        await self._repeat(sql.note_trouble.run, source=source, tenant=tenant, error=storable(error[:2000], ""))
 
     async def note_sweep(self, source: str, sweep: Any, *, complete: bool) -> None:
         """How far the comparison of a whole source with the inbox has come."""
@@ -160,15 +157,15 @@ class Inbox:
     async def receive(
         self,
         source: str,
-        messages: Sequence[Message],
+        messages: Sequence[SourceMessage],
         *,
         position: Position | None = None,
         onward: Any = None,
         settings: SourceSettings | None = None,
-    ) -> Received:
+    ) -> ReceivedBatch:
         """Keep a batch with its jobs and, if a position is given, move that to `onward`; all of it or, by raising, nothing.
 
-        `settings` are for what is no source of the settings.
+        `settings` are for messages that came by the API, which has no source.
         """
         settings = settings or self.source(source)
         unique = {checked_id(message.id): message for message in messages}  # of two with one number the last one counts
@@ -181,7 +178,7 @@ class Inbox:
                 )
                 if moved is None:
                     raise Overtaken(f"The source {source} was read by another worker at the same time.")
-            done = await self._receive(tx, source, settings, unique, lanes[lane]) if unique else Received()
+            done = await self._receive(tx, source, settings, unique, lanes[lane]) if unique else ReceivedBatch()
             if position is not None and unique:
                 await sql.count.run(
                     tx,
@@ -199,9 +196,9 @@ class Inbox:
         return done
 
     async def _receive(
-        self, tx: Session, source: str, settings: SourceSettings, messages: dict[str, Message], lane: int
-    ) -> Received:
-        numbers = [row[0] for row in await queue_sql.reserve_ids(tx, count=2 * len(messages))]
+        self, tx: Session, source: str, settings: SourceSettings, messages: dict[str, SourceMessage], lane: int
+    ) -> ReceivedBatch:
+        numbers = await reserve_ids(tx, 2 * len(messages))
         rows = dict(zip(messages, zip(numbers[::2], numbers[1::2], strict=True), strict=True))
         payloads = {key: encode_payload(message) for key, message in messages.items()}
         digests = {key: hashlib.sha256(payload.encode()).digest() for key, payload in payloads.items()}
@@ -220,7 +217,7 @@ class Inbox:
             )
         }
         new = {key: rows[key] for key in messages if rows[key][0] in made}
-        done = Received(new=len(new))
+        done = ReceivedBatch(new=len(new))
         if len(new) < len(messages):
             old = {key: digests[key] for key in messages if key not in new}
             again = await self._meet_again(tx, source, settings, old, done)
@@ -240,9 +237,9 @@ class Inbox:
         source: str,
         settings: SourceSettings,
         old: Mapping[str, bytes],
-        done: Received,
+        done: ReceivedBatch,
     ) -> dict[str, Record]:
-        """Messages that were here before: counted, refused, or to be taken again; the last are returned."""
+        """Count messages that came before, or refuse those that have changed; the ones to take again, by id."""
         rows = {row["message_id"]: row for row in await sql.seen_before(tx, source=source, message_ids=list(old))}
         same = [row["id"] for key, row in rows.items() if row["digest"] == old[key]]
         changed = {key: row for key, row in rows.items() if row["digest"] != old[key]}
@@ -267,7 +264,7 @@ class Inbox:
             )
 
     async def _keep_bytes(
-        self, tx: Session, settings: SourceSettings, messages: Mapping[int, Message], done: Received
+        self, tx: Session, settings: SourceSettings, messages: Mapping[int, SourceMessage], done: ReceivedBatch
     ) -> None:
         stored = [each for message in messages.values() for each in message.stored]
         if not stored:
@@ -280,27 +277,70 @@ class Inbox:
         done.unneeded += [each.key for each in stored if kept[each.digest].key != each.key]
 
     async def _add_jobs(self, tx: Session, pairs: Sequence[tuple[int, int]], lane: int) -> None:
-        """Not by `enqueue`: the rows of the messages name the jobs, so that their numbers come first."""
+        """Not by `enqueue`: the rows of the messages name the jobs, so that the ids of those come first."""
         if not pairs:
             return
-        nothing: list[None] = [None] * len(pairs)
-        await queue_sql.insert_keyed_jobs.run(
-            tx,
-            ids=[job for _, job in pairs],
-            lanes=[lane] * len(pairs),
-            priorities=[0] * len(pairs),
-            args=stamp_args(self.app.kinds[KIND](message=number).args for number, _ in pairs),
-            delays=nothing,
-            keys=nothing,
-            keeps=nothing,
-        )
+        args = stamp_args(self.app.kinds[KIND](message=number).args for number, _ in pairs)
+        await insert_reserved(tx, lane, dict(zip((job for _, job in pairs), args, strict=True)))
         await wake_queues(tx, {self.app.kinds[KIND].queue})
 
     async def _repeat(self, statement: Any, **values: Any) -> Any:
         return await self.app.database.pool.repeat(partial(statement, **values))
 
 
-def encode_payload(message: Message) -> str:
+async def list_sources(session: Session, tenant: str) -> list[Record]:
+    """The sources from which a tenant has received something, by name, with what waits and what has failed."""
+    return await sql.list_sources(session, tenant=tenant)
+
+
+async def count_messages(session: Session, sources: Sequence[str], tenant: str) -> dict[str, Record]:
+    """How many messages each of these sources has brought, and how many of them wait or have failed; to 100,000."""
+    return {row["name"]: row for row in await sql.count_messages(session, sources=list(sources), tenant=tenant)}
+
+
+async def list_messages(
+    session: Session, *, tenant: str, source: str | None, state: str | None, after: int, most: int
+) -> list[dict[str, Any]]:
+    """Messages of a tenant by id."""
+    rows = await sql.list_messages(session, tenant=tenant, source=source, state=state, after=after, most=most)
+    return [{**row, "error": json.loads(row["error"]) if row["error"] else None} for row in rows]
+
+
+async def load_message(session: Session, message: int) -> Record | None:
+    """A message with its payload, by its id."""
+    return await sql.load_message.first(session, message=message)
+
+
+async def bytes_of(session: Session, message: int, digest: bytes) -> StoredBlob | None:
+    """The blob with this digest that came with a message."""
+    row = await sql.bytes_of.first(session, message=message, digest=digest)
+    return None if row is None else StoredBlob(**row)
+
+
+async def is_outrun(tx: Session, document: int, source: str, job: int) -> bool:
+    """Whether a later message of the same source has become this document already."""
+    return await sql.outrun_by.value(tx, document=document, source=source, job=job) is not None
+
+
+async def mark_taken(tx: Session, message: int, number: int, document: int | None) -> bool:
+    """waiting -> taken, and its bytes belong to the document; False if it came with other content meanwhile."""
+    if await sql.taken.value(tx, message=message, number=number, document=document) is None:
+        return False
+    await sql.let_go.run(tx, message=message)
+    return True
+
+
+async def list_unreported(session: Session, source: str, *, after: int, most: int) -> list[Record]:
+    """Messages whose outcome was not reported to their source yet, by id."""
+    return await sql.list_unreported(session, source=source, after=after, most=most)
+
+
+async def note_reported(tx: Session, rows: Sequence[Record]) -> None:
+    """Note which outcome of these messages was reported to their source."""
+    await sql.note_reported.run(tx, ids=[row["id"] for row in rows], statuses=[row["status"] for row in rows])
+
+
+def encode_payload(message: SourceMessage) -> str:
     """Always the same text for the same content: its digest says whether a message has changed."""
     payload = {POISON: message.poison, **message.payload} if message.poison else message.payload
     try:
@@ -311,10 +351,100 @@ def encode_payload(message: Message) -> str:
 
 def checked_id(number: str) -> str:
     """A message's number as it is kept; one that is too long is shortened to what still tells it from others."""
-    clean = number.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    clean = storable(number)
     if not clean:
         raise BadValue("A message has no number: set message_id_from to where its number is.")
     if len(clean.encode()) <= ID_MAX:
         return clean
     mark = hashlib.sha256(clean.encode()).hexdigest()
     return f"{clean.encode()[: ID_MAX - len(mark) - 1].decode(errors='ignore')}~{mark}"
+
+
+# -- explanations ------------------------------------------------------------------------------------------------------
+
+
+async def explain_message(app: Penstock, number: int, *, tenant: str = "default") -> Explanation | None:
+    """None if there is no such message."""
+    row = await app.database.pool.repeat(partial(sql.show_message.first, message=number, tenant=tenant))
+    if row is None:
+        return None
+    facts = dict(row) | {"error": None if row["error"] is None else json.loads(row["error"])}
+    subject = f"Message {number} ({row['message_id']} of the source {row['source']})"
+    evidence: dict[str, Any] = {"message": {key: value for key, value in facts.items() if value is not None}}
+    line = (
+        f"message {number}: {row['message_id']} of the source {row['source']}, {row['state']}, received "
+        f"{utc(row['received_at'])}"
+    )
+    if row["state"] == "taken":
+        return Explanation(subject, _tell_taken(row), "", "taken", "taken", evidence, (line,))
+    if row["state"] == "failed":
+        error = facts["error"] or {}
+        message = str(error.get("message", "no reason was kept")).rstrip(". ")
+        said = f"has failed ({error.get('type') or error.get('class', 'unknown')}): {message}."
+        advice = f"When the cause is mended: `penstock inbox retry {number}`."
+        return Explanation(subject, said, advice, "failed", "failed", evidence, (line,))
+    job = await app.database.pool.repeat(lambda session: explain_job(session, row["job_id"]))
+    evidence["job"] = job.answer()
+    advice = joined(advise(job.because, job.evidence, WORKER), "Then it becomes a document.")
+    return Explanation(subject, job.predicate, advice, "waiting", job.because, evidence, (line, *job.evidence_lines))
+
+
+def _tell_taken(row: Record) -> str:
+    if row["document_id"] is None:
+        return "was taken; what it became was deleted and removed."
+    return f"was taken: it is document {row['document_id']} (`penstock why {row['document_id']}`)."
+
+
+async def find_message(app: Penstock, reference: str, *, tenant: str = "default") -> int | None:
+    """By `source/number at the source`."""
+    source, _, number = reference.partition("/")
+    if not number:
+        return None
+    found: int | None = await app.database.pool.repeat(
+        partial(sql.match_message.value, source=source, message_id=number, tenant=tenant)
+    )
+    return found
+
+
+async def explain_source(app: Penstock, name: str, *, tenant: str = "default") -> Explanation | None:
+    """None if neither the settings nor the database know it."""
+    chosen = app.settings.sources.get(name)
+    row = await app.database.pool.repeat(partial(sql.show_source.first, name=name, tenant=tenant, most=COUNTED_TO + 1))
+    if row is None:
+        if chosen is None or chosen.tenant != tenant:
+            return None
+        advice = f"start a worker that runs it, with {WORKER}."
+        return Explanation(f"Source {name}", "was never read:", advice, "unread", "unread")
+    return tell_source(f"Source {name}", dict(row), chosen)
+
+
+def tell_source(subject: str, row: dict[str, Any], chosen: SourceSettings | None) -> Explanation:
+    because, predicate, advice = _tell_source(row, chosen)
+    evidence = {"source": {key: value for key, value in row.items() if value is not None}}
+    counts = f"{row['received']:,} received, {row['waiting']:,} waiting, {row['failed']:,} failed"
+    answered = () if row["polled_at"] is None else (f"answered last {utc(row['polled_at'])}",)
+    lines = (f"source {row['name']}: {counts}", *answered)
+    return Explanation(subject, predicate, advice, because, because, evidence, lines)
+
+
+def _tell_source(row: dict[str, Any], chosen: SourceSettings | None) -> tuple[str, str, str]:
+    """One word, what is so, and what to do."""
+    name, now = row["name"], row["now"]
+    waiting = f"{up_to(row['waiting'], COUNTED_TO, 'message')} {'waits' if row['waiting'] == 1 else 'wait'}"
+    if row["error"] is not None:
+        said = f"does not answer since {utc_relative(row['error_since'], now)}: {row['error'].rstrip('.')}."
+        check = f"check its address and credentials in [sources.{name}], then `penstock sources check {name}`."
+        return "trouble", said, f"It is tried again all the time; {check}"
+    if chosen is None:
+        said = "is not in the settings of this machine: its messages wait for a worker that has"
+        return "unknown", f"{said} [sources.{name}].", ""
+    if row["waiting"] + row["failed"] >= chosen.waiting:
+        said = f"is not read further: {waiting} and {row['failed']:,} failed, of {chosen.waiting:,} that may."
+        return "full", said, f"Start another worker, or see `penstock inbox --source {name} --state failed`."
+    late = max(LATE_AFTER * chosen.poll_every.total_seconds(), 60.0)
+    if chosen.type != "webhook" and (row["polled_at"] is None or (now - row["polled_at"]).total_seconds() > late):
+        since = "was never read" if row["polled_at"] is None else f"was not read for {span(now - row['polled_at'])}"
+        return "late", f"{since}: no worker runs it.", f"Start one with {WORKER}."
+    failed = f", and {counted(row['failed'], 'message')} failed" if row["failed"] else ""
+    answered = "" if row["polled_at"] is None else f" answered {span(now - row['polled_at'])} ago;"
+    return "well", f"is read:{answered} {waiting}{failed}.", ""

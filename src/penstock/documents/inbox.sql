@@ -122,7 +122,7 @@ select blob.key, blob.digest, blob.size from penstock.inbox_blobs
 join penstock.blobs as blob on blob.id = inbox_blobs.blob_id
 where inbox_blobs.message = :message and blob.digest = :digest and blob.state = 'kept'
 
--- name: untold
+-- name: list_unreported
 -- What became of messages whose source has not heard of it, or of something else.
 select message.id, message.message_id, message.told, coalesce(fate.status, '') as status, fate.error
 from penstock.inbox as message
@@ -138,7 +138,7 @@ where message.source = :source and message.told in ('', 'failed') and message.id
   and fate.status is not null and fate.status <> message.told
 order by message.id limit :most
 
--- name: note_told
+-- name: note_reported
 update penstock.inbox as message set told = heard.status
 from unnest(:ids::bigint[], :statuses::text[]) as heard(id, status)
 where message.id = heard.id
@@ -165,3 +165,23 @@ from penstock.inbox
 where tenant = :tenant and id > :after and (:source::text is null or source = :source)
   and (:state::text is null or state = :state)
 order by id limit :most
+
+-- name: show_message
+select id, source, message_id, number, state, job_id, document_id, error, repeats, conflicts, received_at, changed_at
+from penstock.inbox where id = :message and tenant = :tenant
+
+-- name: match_message
+select id from penstock.inbox where source = :source and message_id = :message_id and tenant = :tenant
+
+-- name: show_source
+-- What waits and what has failed is counted to a bound.
+select source.name, source.tenant, source.received, source.repeats, source.conflicts, source.polled_at, source.swept_at, source.error,
+  source.error_since, penstock.now() as now,
+  (select count(*) from (select from penstock.inbox where inbox.source = source.name and state = 'waiting' limit :most::int) as few) as waiting,
+  (select count(*) from (select from penstock.inbox where inbox.source = source.name and state = 'failed' limit :most::int) as few) as failed,
+  (
+    select min(received_at) from (
+      select received_at from penstock.inbox where inbox.source = source.name and state <> 'taken' order by id limit 1000
+    ) as first
+  ) as waits_since
+from penstock.sources as source where source.name = :name and source.tenant = :tenant

@@ -1,7 +1,7 @@
-"""What a message asks for: a name, what is known of it, and documents that are named by a URL, a key, or their bytes.
+"""The manifest of a message: the name, the metadata, and the documents, each by a URL, a key or its bytes.
 
-Where these stand in a message is set for each source; a dot in such a setting goes one level down. What is malformed is
-`BadMessage`: the message becomes a dead letter whose reason names the place.
+The settings of a source say at which paths of a message these are; a dot goes one level down. A malformed message is
+`BadMessage`: it becomes a dead letter whose reason names the path.
 """
 
 import json
@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.documents.inbox import POISON
-from penstock.documents.metadata import encode_metadata
-from penstock.documents.naming import check_document_name
+from penstock.documents.names import check_document_name, encode_metadata
 from penstock.errors import BadMessage, Refused
-from penstock.settings.arriving import SourceSettings
+from penstock.settings import SourceSettings
 
 DIGEST = "penstock:digest"  # in a document: bytes that came with the message
 
@@ -31,7 +30,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a message asks for."""
+    """The document or packet that a message asks for."""
 
     name: str
     documents: Sequence[Reference]

@@ -1,42 +1,347 @@
-"""Packets as people see them: their documents with where they stand, their parts; and those that are still messages, because
-their documents are not fetched yet, or could not be. The SQL is in packets.sql.
+"""Packets: documents that belong together, kept as one document with members.
+
+A packet is a document. Its bytes are the list of its documents until those are merged, and the consolidated PDF from then on;
+the documents in it are its members, with the bytes that came. One job prepares all of them, and they become ready, or fail,
+in one transaction. The same list again changes nothing; another list is the next version. Before its documents are fetched, a
+packet is a message in the inbox (`WaitingPacket`).
 """
 
+import asyncio
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
+import asyncpg
+from asyncpg import Record
+from pydantic import Field
+
+from penstock.blobs import BlobStore, StoredBlob, unknown_keys
 from penstock.database import Session, statements
-from penstock.documents.packet import FROM_API
+from penstock.documents.deletion.delete import delete_in
+from penstock.documents.ingest.attachments import inherit_metadata, insert_waiting
+from penstock.documents.ingest.intake import BlobRow, Intake, keep_blobs
+from penstock.documents.ingest.upload import Accepted, CheckedUpload, ConcurrentChange, accepted, count_accepted
+from penstock.documents.lifecycle import add_version, redrive_failed
+from penstock.documents.names import PREPARE_PACKET, member_name, numbered
+from penstock.engine import Penstock
+from penstock.errors import BadValue, CallTimedOut, ConnectionLost, QueueFull, Refused
+from penstock.settings import SourceSettings
+from penstock.text import storable
 
 sql = statements(__file__)
+
+FROM_API = "_api"  # the source of packets that came by HTTP with references
+
+
+@dataclass(frozen=True, slots=True)
+class PacketFile:
+    """A document of a packet: its bytes, or why they could not be had."""
+
+    name: str
+    stored: StoredBlob | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PacketDraft:
+    """A packet whose bytes are all stored."""
+
+    checked: CheckedUpload
+    files: Sequence[PacketFile]
+    listing: StoredBlob  # its list of documents, as bytes
+    require_all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PacketResult:
+    """The answer, and the keys of bytes that were there already."""
+
+    accepted: Accepted
+    unneeded: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PacketDocument:
+    """A document of a packet while it is draft."""
+
+    place: int
+    name: str
+    member_id: int | None
+    member_version: int | None
+    first_page: int | None
+    pages: int
+    media_type: str | None
+    gaps: list[dict[str, Any]]
+    reason: str
+    blob_key: str | None
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """A version of a packet while it is draft."""
+
+    document: int
+    version: int
+    require_all: bool
+    merged: bool
+    documents: Sequence[PacketDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class MergedDocument:
+    """The result of merging one document."""
+
+    place: int
+    first_page: int | None
+    pages: int
+    reason: str = ""
+    gaps: Sequence[Mapping[str, Any]] = ()
+    media_type: str | None = None
+
+
+class Packets:
+    """The intake of packets. One for each process."""
+
+    def __init__(self, app: Penstock, store: BlobStore, intake: Intake) -> None:
+        self.app = app
+        self.store = store
+        self.intake = intake
+
+    async def prepare(
+        self, checked: CheckedUpload, files: Sequence[PacketFile], *, require_all: bool | None = None
+    ) -> PacketDraft:
+        """BlobStore the list of its documents, as the last step before the transaction."""
+        if not files:
+            raise BadValue("A packet needs at least one document.")
+        most = self.app.settings.packet.documents
+        if len(files) > most:
+            raise BadValue(f"The packet has {len(files):,} documents, and packet.documents allows {most:,}.")
+        listing = [
+            {"name": each.name, "digest": each.stored.digest.hex(), "size": each.stored.size}
+            if each.stored
+            else {"name": each.name, "reason": each.reason}
+            for each in files
+        ]
+        text = json.dumps({"packet": checked.name, "documents": listing}, indent=1, sort_keys=True)
+        stored = await self.store.write(_one_piece(text.encode()), most=2**62)
+        chosen = self.app.settings.packet.require_all if require_all is None else require_all
+        return PacketDraft(replace(checked, kind=PREPARE_PACKET), files, stored, chosen)
+
+    async def accept(
+        self, checked: CheckedUpload, files: Sequence[PacketFile], *, require_all: bool | None = None
+    ) -> Accepted:
+        """Accept a packet whose bytes are stored, in one transaction; again after a concurrent change of its document."""
+        draft = await self.prepare(checked, files, require_all=require_all)
+        while True:
+            done: PacketResult | None = None
+            try:
+                async with self.app.database.pool.transaction() as tx:
+                    done = await self.write(tx, draft)
+            except (ConnectionLost, CallTimedOut):
+                if done is None or not await self.intake.is_there(done.accepted):
+                    raise
+            except (Refused, QueueFull):
+                await self._remove(draft)
+                raise
+            except (ConcurrentChange, asyncpg.DeadlockDetectedError):
+                continue
+            for key in done.unneeded:
+                await asyncio.shield(self.store.remove(key))
+            count_accepted(done.accepted)
+            return done.accepted
+
+    async def write(self, tx: Session, draft: PacketDraft) -> PacketResult:
+        """Write the packet in the caller's transaction. Raises ConcurrentChange: begin a new transaction then."""
+        checked, listing = draft.checked, draft.listing
+        same = await sql.same_packet.first(
+            tx, tenant=checked.tenant, collection=checked.collection_id, name=checked.name, digest=listing.digest
+        )
+        if same is not None:
+            return await self._leave(tx, draft, same)
+        done = await self.intake.write(tx, checked, listing)
+        made = done.accepted
+        await sql.add_packet.run(
+            tx,
+            version=done.version,
+            document=made.id,
+            tenant=checked.tenant,
+            digest=listing.digest,
+            require_all=draft.require_all,
+        )
+        stored = [each.stored for each in draft.files if each.stored]
+        kept = await keep_blobs(tx, stored, tenant=checked.tenant)
+        names = _member_names(checked.name, draft.files)
+        members = await self._add_members(tx, made, names, draft.files, kept)
+        await sql.add_packet_documents.run(
+            tx,
+            version=done.version,
+            places=list(range(len(names))),
+            names=[storable(each.name, " ") for each in draft.files],
+            members=[members[name][0] if name in members else None for name in names],
+            versions=[members[name][1] if name in members else None for name in names],
+            reasons=[storable(each.reason, " ") for each in draft.files],
+        )
+        used = {done.key, *(blob.key for blob in kept.values())}
+        return PacketResult(made, [each.key for each in (listing, *stored) if each.key not in used])
+
+    async def _add_members(
+        self,
+        tx: Session,
+        made: Accepted,
+        names: list[str],
+        files: Sequence[PacketFile],
+        kept: Mapping[bytes, BlobRow],
+    ) -> dict[str, tuple[int, int]]:
+        """Document and version of each name that has bytes; those of an earlier version of the packet get another version."""
+        blobs = {
+            name: kept[each.stored.digest].id
+            for name, each in zip(names, files, strict=True)
+            if each.stored is not None
+        }
+        present = await sql.lock_members(tx, parent=made.id, names=list(blobs))
+        found: dict[str, tuple[int, int]] = {}
+        for row in present:
+            await add_version(tx, row["id"], row["new_version"], job=made.job, blob=blobs[row["name"]])
+            found[row["name"]] = (row["id"], row["new_version"])
+        new = {name: blob for name, blob in blobs.items() if name not in found}
+        found |= await insert_waiting(tx, made.id, made.job, new)
+        await inherit_metadata(tx, made.id)
+        return found
+
+    async def _leave(self, tx: Session, draft: PacketDraft, same: Record) -> PacketResult:
+        """The same packet again: nothing to do, but for one that failed, which gets another chance."""
+        job, status, message = same["job_id"], same["state"], "unchanged: the same packet is there already"
+        if status == "failed":
+            again = await redrive_failed(tx, self.app, same["id"])
+            if again is None:
+                raise ConcurrentChange
+            job, status, message = again, "queued", f"{message}, and is tried again"
+        there = accepted(draft.checked, draft.listing, same["id"], same["number"], job)
+        there = replace(there, status=status, created=False, unchanged=True, message=message)
+        stored = [each.stored for each in draft.files if each.stored]
+        fresh = [each.key for each in stored if each.key]
+        # Not all of them: others may have come with a message, or be another document's.
+        return PacketResult(there, [draft.listing.key, *await unknown_keys(tx, fresh)])
+
+    async def _remove(self, draft: PacketDraft) -> None:
+        for each in (draft.listing, *(file.stored for file in draft.files)):
+            if each is not None:
+                await asyncio.shield(self.store.remove(each.key))
+
+
+# -- while it is prepared -----------------------------------------------------------------------------------------------
+
+
+async def load_packet(session: Session, document: int, version: int) -> Packet | None:
+    """None if this version need not be prepared: a newer one is there, or the packet is deleted."""
+    row = await sql.load_packet.first(session, document=document, version=version)
+    if row is None:
+        return None
+    rows = await sql.load_packet_documents(session, version=version)
+    return Packet(**row, documents=[PacketDocument(**{**each, "gaps": json.loads(each["gaps"])}) for each in rows])
+
+
+async def keep_merged(
+    tx: Session, packet: Packet, tenant: str, stored: StoredBlob, merged: Sequence[MergedDocument]
+) -> str:
+    """The consolidated PDF is the packet's from the commit on; the key under which it is kept."""
+    kept = (await keep_blobs(tx, [stored], tenant=tenant))[stored.digest]
+    await sql.keep_merged.run(
+        tx,
+        version=packet.version,
+        blob=kept.id,
+        places=[each.place for each in merged],
+        firsts=[each.first_page for each in merged],
+        pages=[each.pages for each in merged],
+        media_types=[each.media_type for each in merged],
+        reasons=[storable(each.reason, " ") for each in merged],
+        gaps=[
+            json.dumps([{**gap, "reason": storable(str(gap["reason"]), " ")} for gap in each.gaps]) for each in merged
+        ],
+    )
+    return kept.key
+
+
+async def end_packet(
+    tx: Session, packet: Packet, parts: Sequence[tuple[int, int, str, float]], missing: Sequence[PacketDocument]
+) -> None:
+    """In the transaction that publishes it: its parts, members that could not be read, and those that left it."""
+    await sql.add_parts.run(
+        tx,
+        version=packet.version,
+        firsts=[part[0] for part in parts],
+        lasts=[part[1] for part in parts],
+        labels=[part[2] for part in parts],
+        confidences=[part[3] for part in parts],
+    )
+    await sql.fail_members.run(
+        tx,
+        members=[each.member_id for each in missing],
+        versions=[each.member_version for each in missing],
+        reasons=[each.reason for each in missing],
+    )
+    gone = [row["id"] for row in await sql.gone_members(tx, document=packet.document, version=packet.version)]
+    if gone:
+        await delete_in(tx, gone, "not in the packet any more")
+
+
+def api_settings(payload: Mapping[str, Any], tenant: str) -> SourceSettings:
+    """How a packet that came by HTTP is read; the names of its fields are the usual ones."""
+    return SourceSettings(
+        type="webhook",
+        makes="packet",
+        collection=str(payload.get("collection", "")),
+        tenant=tenant,
+        replace=bool(payload.get("replace")),
+    )
+
+
+def _member_names(packet: str, files: Sequence[PacketFile]) -> list[str]:
+    """Each once, in the order of the packet: two documents may have come with one name."""
+    names: list[str] = []
+    for each in files:
+        wanted = name = member_name(packet, each.name)
+        number = 1
+        while name in names:
+            number += 1
+            name = numbered(wanted, number)
+        names.append(name)
+    return names
+
+
+async def _one_piece(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+# -- as the API shows them ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ShownDocument:
-    """A document of a packet: where it stands in the consolidated PDF, or why it does not."""
+    """A document of a packet."""
 
-    place: int
+    place: Annotated[int, Field(description="From 0 on.")]
     name: str
-    document: int | None
+    document: Annotated[int | None, Field(description="Its number; null: its bytes could not be had.")]
     status: str  # ready, queued, failed, deleted; missing: its bytes could not be had
     media_type: str | None
-    first_page: int | None
+    first_page: Annotated[int | None, Field(description="In the consolidated PDF; null: it is not in it.")]
     pages: int
     gaps: list[dict[str, Any]]
-    reason: str
+    reason: Annotated[str, Field(description="Why it is not in the consolidated PDF.")]
 
 
 @dataclass(frozen=True, slots=True)
 class ShownPart:
-    """Pages of a packet that belong together."""
+    """Pages that belong together: the cover sheet, part A, part B, the rest."""
 
     label: str
     first_page: int
     last_page: int
-    confidence: float
+    confidence: Annotated[float, Field(description="From 0 to 1.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +349,10 @@ class ShownPacket:
     """What a packet has beyond a document."""
 
     id: int
-    source: str | None
-    message_id: str | None
-    require_all: bool
-    merged: bool
+    source: Annotated[str | None, Field(description="Where it came from by itself.")] = None
+    message_id: str | None = None
+    require_all: bool = False
+    merged: Annotated[bool, Field(description="Whether there is a consolidated PDF.")] = False
     documents: list[ShownDocument] = field(default_factory=list)
     parts: list[ShownPart] = field(default_factory=list)
 

@@ -1,9 +1,9 @@
-"""Refusing what would wait too long: a lane or a queue may have a depth, and an enqueue beyond it raises `QueueFull`.
+"""Back-pressure on enqueues: a lane or a queue may have a maximum size (`depth`); an enqueue beyond it raises `QueueFull`.
 
-A look counts the jobs that wait, never past the depth, and is good for a moment; in between, what this process puts in is
-added to it. So the bound is soft by what other processes put in within that moment, and an enqueue costs nothing that
+The jobs that wait are counted, never past the depth, and a count is good for a moment; in between, what this process enqueues
+is added to it. So the bound is soft by what other processes enqueue within that moment, and an enqueue costs nothing that
 could be measured. Only `enqueue` and `enqueue_many` are refused: children of a fan-out and ticks of schedules belong to
-something that was let in. The SQL is in admission.sql.
+something that was admitted.
 """
 
 import asyncio
@@ -11,28 +11,28 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from math import inf
 from typing import Any
 
 from penstock.database import Database, statements
-from penstock.database.statements import Runs
+from penstock.engine.claim import Lanes
 from penstock.engine.kinds import Kind, check_name, is_count
-from penstock.engine.lanes import Lanes
-from penstock.engine.queue import sql as queue_sql
-from penstock.engine.wording import span
+from penstock.engine.queue import holders_of
 from penstock.errors import BadJob, QueueFull
+from penstock.text import span
 
 sql = statements(__file__)
 
-FRESH = 0.25  # seconds for which a look is good
-COST = 20  # or this many times as long as the look took, whichever is longer
+FRESH = 0.25  # seconds for which a count is good
+COST = 20  # or this many times as long as the counting took, whichever is longer
 SHORTEST, LONGEST = 1.0, 60.0  # seconds until the next try
 UNSEEN = 5.0  # when nothing was seen going; or for as long as nothing has gone
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What has a depth: a lane, or a whole queue when kind and share are empty."""
+class Bound:
+    """A maximum size: of a lane, or of a whole queue when kind and share are empty."""
 
     depth: int
     queue: str
@@ -44,8 +44,8 @@ class Place:
 
 
 @dataclass(slots=True)
-class Look:
-    """What was counted, and what this process has put in since."""
+class WaitingCount:
+    """The jobs that were counted, and those that this process has enqueued since."""
 
     count: int = 0
     added: int = 0
@@ -53,14 +53,14 @@ class Look:
     at: float = -inf
     moved_at: float = -inf  # when something was last seen to have gone
     good_until: float = -inf
-    under_way: asyncio.Event | None = None  # set when the look that is under way is over
+    under_way: asyncio.Event | None = None  # set when the counting that is under way is over
 
     @property
     def waiting(self) -> int:
         return self.count + self.added
 
     def note(self, count: int, added: int, began: float, depth: int) -> None:
-        """A look is back: it has seen what had been `added` when it began."""
+        """Take over a new count, which includes what had been `added` when it began."""
         gone = self.count + added - count
         if self.at == -inf:
             self.moved_at = began
@@ -81,13 +81,13 @@ class Look:
 
 
 class Admission:
-    """The depths that one application has declared, and its looks."""
+    """The depths that one application has declared, and its counts."""
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
         self._depths: dict[str, int] = {}
-        self._looks: dict[Place, Look] = {}
-        self._at_once: dict[tuple[str, str, int | None, str], list[tuple[int, Look]]] = {}
+        self._counts: dict[Bound, WaitingCount] = {}
+        self._at_once: dict[tuple[str, str, int | None, str], list[tuple[int, WaitingCount]]] = {}
 
     def declare(self, queue: str, depth: int) -> None:
         check_name("queue", queue)
@@ -98,20 +98,21 @@ class Admission:
         return kind.depth is not None or kind.queue in self._depths
 
     def admit_one(self, kind: Kind, share: str) -> bool:
-        """Let one in when the looks are fresh and show room; otherwise ask `admit`. This is the way of nearly all."""
+        """Admit one when the counts are fresh and show room; otherwise ask `admit`. This is the way of nearly all."""
         key = kind.queue, kind.name, kind.depth, share
         places = self._at_once.get(key)
         if places is None:
             places = [
-                (place.depth, self._looks.setdefault(place, Look())) for place in self._places([(kind, 1)], share)
+                (place.depth, self._counts.setdefault(place, WaitingCount()))
+                for place in self._places([(kind, 1)], share)
             ]
             self._at_once[key] = places
         now = time.monotonic()
-        for depth, look in places:
-            if now >= look.good_until or look.waiting >= depth:
+        for depth, seen in places:
+            if now >= seen.good_until or seen.waiting >= depth:
                 return False
-        for _, look in places:
-            look.added += 1
+        for _, seen in places:
+            seen.added += 1
         return True
 
     async def admit(
@@ -124,78 +125,74 @@ class Admission:
         unique: str | None = None,
     ) -> None:
         """Let so many jobs of these kinds in, or raise `QueueFull`; a taken key adds nothing, and is let in."""
-        looks: list[tuple[Look, int]] = []
+        counts: list[tuple[WaitingCount, int]] = []
         for place, number in self._places(wanted, share).items():
             if number > place.depth:
                 raise BadJob(
                     f"{number:,} jobs never fit into the {place}, whose depth is {place.depth:,}: put in fewer."
                 )
-            look = await self._look(database, place, tx)
-            if look.waiting + number > place.depth:
+            seen = await self._fresh_count(database, place, tx)
+            if seen.waiting + number > place.depth:
                 if unique is not None and await _is_taken(database, unique, tx):
                     return
-                raise _full(place, look, number)
-            looks.append((look, number))
-        for look, number in looks:
-            look.added += number
+                raise _full(place, seen, number)
+            counts.append((seen, number))
+        for seen, number in counts:
+            seen.added += number
 
-    def _places(self, wanted: Iterable[tuple[Kind, int]], share: str) -> dict[Place, int]:
+    def _places(self, wanted: Iterable[tuple[Kind, int]], share: str) -> dict[Bound, int]:
         """How many want into each place that has a depth."""
-        numbers: dict[Place, int] = {}
+        numbers: dict[Bound, int] = {}
         for kind, number in wanted:
-            places = [] if kind.depth is None else [Place(kind.depth, kind.queue, kind.name, share)]
+            places = [] if kind.depth is None else [Bound(kind.depth, kind.queue, kind.name, share)]
             if (depth := self._depths.get(kind.queue)) is not None:
-                places.append(Place(depth, kind.queue))
+                places.append(Bound(depth, kind.queue))
             for place in places:
                 numbers[place] = numbers.get(place, 0) + number
         return numbers
 
-    async def _look(self, database: Database, place: Place, tx: Any) -> Look:
-        """A fresh look, or the last one while another coroutine looks.
+    async def _fresh_count(self, database: Database, place: Bound, tx: Any) -> WaitingCount:
+        """A fresh count, or the last one while another coroutine counts.
 
-        Only the very first is waited for, and not in a transaction: the looker might need the connection that it holds.
+        Only the very first is waited for, and not in a transaction: the counting might need the connection that it holds.
         """
-        look = self._looks.setdefault(place, Look())
-        while look.at == -inf and look.under_way is not None and tx is None:
-            await look.under_way.wait()
+        seen = self._counts.setdefault(place, WaitingCount())
+        while seen.at == -inf and seen.under_way is not None and tx is None:
+            await seen.under_way.wait()
         began = time.monotonic()
-        if began >= look.good_until and (look.under_way is None or look.at == -inf):
-            mine = look.under_way = asyncio.Event()
-            added = look.added
+        if began >= seen.good_until and (seen.under_way is None or seen.at == -inf):
+            mine = seen.under_way = asyncio.Event()
+            added = seen.added
             try:
                 count = await self._count(database, place, tx)
-                if look.at <= began:  # otherwise somebody was faster
-                    look.note(count, min(added, look.added), began, place.depth)
+                if seen.at <= began:  # otherwise somebody was faster
+                    seen.note(count, min(added, seen.added), began, place.depth)
             finally:
                 mine.set()
-                look.under_way = None
-        return look
+                seen.under_way = None
+        return seen
 
-    async def _count(self, database: Database, place: Place, tx: Any) -> int:
-        async def count(session: Runs) -> int:
-            if not place.kind:
-                number: int = await sql.count_queue.value(session, queue=place.queue, most=place.depth)
-            else:
-                number = await sql.count_lane.value(session, lane=lane, most=place.depth)
-            return number
-
-        key = place.queue, place.kind, place.share
-        lane = (await self._lanes.ids(database, [key]))[key] if place.kind else 0
-        return await count(tx) if tx is not None else await database.pool.repeat(count)
+    async def _count(self, database: Database, place: Bound, tx: Any) -> int:
+        if place.kind:
+            key = place.queue, place.kind, place.share
+            lane = (await self._lanes.ids(database, [key]))[key]
+            count = partial(sql.count_lane.value, lane=lane, most=place.depth)
+        else:
+            count = partial(sql.count_queue.value, queue=place.queue, most=place.depth)
+        number: int = await count(tx) if tx is not None else await database.pool.repeat(count)
+        return number
 
 
 async def _is_taken(database: Database, key: str, tx: Any) -> bool:
-    async def look(session: Runs) -> bool:
-        return bool(await queue_sql.holders_of(session, keys=[key]))
-
-    return await look(tx) if tx is not None else await database.pool.repeat(look)
+    holders = partial(holders_of, keys=[key])
+    return bool(await holders(tx) if tx is not None else await database.pool.repeat(holders))
 
 
-def _full(place: Place, look: Look, number: int) -> QueueFull:
-    after = look.retry_after(look.waiting + number - place.depth)
-    at_least = "at least " if look.count >= place.depth else ""
+def _full(place: Bound, seen: WaitingCount, number: int) -> QueueFull:
+    after = seen.retry_after(seen.waiting + number - place.depth)
+    at_least = "at least " if seen.count >= place.depth else ""
     return QueueFull(
-        f"The {place} is full: {at_least}{look.waiting:,} jobs wait in it, and its depth is {place.depth:,}. "
+        f"The {place} is full: {at_least}{seen.waiting:,} jobs wait in it, and its depth is {place.depth:,}. "
         f"Try again in {span(after)}.",
         retry_after=after,
     )

@@ -36,10 +36,8 @@ with recursive
     )
     union all
     select job.priority, job.lane
-    from ready cross join lateral (
-      select priority, lane from penstock.jobs
-      where state = 'ready' and not suspect and (jobs.priority, jobs.lane) > (ready.priority, ready.lane)
-      order by priority, lane limit 1
+    from ready as here cross join lateral (
+      -- include: gates.sql next_lane
     ) as job
   ),
   later as (

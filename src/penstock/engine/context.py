@@ -1,4 +1,4 @@
-"""What a handler gets as its first argument: its progress, its steps, its children, and its end.
+"""The context of a handler, its first argument: progress, steps, children, limits, and the end of its job.
 
 A handler computes without a connection. If it has effects in PostgreSQL, it writes them inside `async with ctx.finish()
 as tx`: one short transaction which checks the fence, takes the writes, and moves the job to the history. A handler that
@@ -18,66 +18,64 @@ from opentelemetry.trace import Span
 from structlog.typing import FilteringBoundLogger
 
 from penstock.database import Pool, Session
-from penstock.engine.allotment import NOTHING_SAID, WENT_WELL, Permit, read_end
-from penstock.engine.checkpoint import Steps
+from penstock.engine.children import Gaps, run_map
+from penstock.engine.claim import FindLanes
 from penstock.engine.failpoint import STEP, reach
-from penstock.engine.fanout import Gaps, run_map
-from penstock.engine.job import Job
+from penstock.engine.job import Job, StopReason, encode_result
 from penstock.engine.kinds import Call, Kind
-from penstock.engine.lanes import FindLanes
-from penstock.engine.outcome import encode_result
-from penstock.engine.permits import Allotments
-from penstock.engine.settler import Settler, finish, sql
-from penstock.engine.stop import Stop
-from penstock.errors import CallTimedOut, ConnectionLost, LeaseLost, Unavailable
+from penstock.engine.limits.exchange import Limiters
+from penstock.engine.limits.limiter import NOTHING_SAID, WENT_WELL, Permit, read_end
+from penstock.engine.settle import Settler, finish, hold_fence, settled_before
+from penstock.engine.steps import Steps
+from penstock.errors import CallTimedOut, ConnectionLost, Unavailable
 from penstock.telemetry import is_traced, log, start_span
 
 PROGRESS_EVERY = 0.5  # seconds between writes of one job's progress
-STEP_TOLD_AFTER = 0.3  # seconds that a step must last to be worth a write of its own
+STEP_REPORTED_AFTER = 0.3  # seconds that a step must last to be worth a write of its own
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """What a handler's context needs of its worker."""
+class Runtime:
+    """The parts of a worker that the contexts of its handlers use."""
 
     pool: Pool
     settler: Settler
     worker_id: int
     code: str
     find_lanes: FindLanes  # the numbers of lanes, which are made if there are none
-    allotments: Allotments = field(default_factory=Allotments)
+    limiters: Limiters = field(default_factory=Limiters)
 
 
 class Context:
-    """What a handler gets as its first argument."""
+    """The first argument of a handler."""
 
     __slots__ = (
         "_log",
         "_part",
         "_progress",
+        "_reported_at",
+        "_reported_step",
         "_step_since",
         "_steps",
-        "_told_at",
-        "_told_step",
         "_waiting",
-        "desk",
         "ending",
         "excused",
         "finished",
         "job",
         "kind",
         "progressed_at",
+        "runtime",
         "started_at",
         "step_name",
         "stop",
         "suspended",
     )
 
-    def __init__(self, job: Job, kind: Kind, desk: Desk) -> None:
+    def __init__(self, job: Job, kind: Kind, runtime: Runtime) -> None:
         self.job = job
         self.kind = kind
-        self.desk = desk
-        self.stop: Stop | None = None
+        self.runtime = runtime
+        self.stop: StopReason | None = None
         self.finished = False
         self.suspended = False  # the job waits for its children; the handler only has to end
         self.step_name = ""  # at present, or the one that failed
@@ -86,8 +84,8 @@ class Context:
         self._part: Span | None = None  # of the trace: what goes on at present
         self._steps: Steps | None = None
         self._progress: dict[str, Any] = {}
-        self._told_at = 0.0
-        self._told_step = ""
+        self._reported_at = 0.0
+        self._reported_step = ""
         self._step_since = 0.0
         self._waiting = 0  # for permits, in how many of the handler's tasks
         self.ending = NOTHING_SAID  # what the attempt says about the limits that its kind uses
@@ -117,7 +115,7 @@ class Context:
     @property
     def code(self) -> str:
         """The version of the application's code."""
-        return self.desk.code
+        return self.runtime.code
 
     # -- on the way -------------------------------------------------------------------------------------------------
 
@@ -125,25 +123,25 @@ class Context:
         """Say how far the work is. Shown by `why`, and proof of life for `stall_after`; written at most twice a second."""
         now = self.progressed_at = time.monotonic()
         self._progress = {"done": done, "total": total, "note": note}
-        if now - self._told_at >= PROGRESS_EVERY or done == total:
-            self._tell(now)
+        if now - self._reported_at >= PROGRESS_EVERY or done == total:
+            self._report(now)
         await asyncio.sleep(0)  # a handler that only counts must not starve the others
 
-    def tell_step(self, now: float) -> None:
+    def report_step(self, now: float) -> None:
         """Called by the worker's watch: a step that lasts is written down, a quick one is not worth it."""
-        if self.step_name != self._told_step and now - self._step_since > STEP_TOLD_AFTER:
-            self._tell(now)
+        if self.step_name != self._reported_step and now - self._step_since > STEP_REPORTED_AFTER:
+            self._report(now)
 
-    def _tell(self, now: float) -> None:
-        self._told_at, self._told_step = now, self.step_name
-        self.desk.settler.note_progress(self.job, json.dumps(self._progress | {"step": self.step_name or None}))
+    def _report(self, now: float) -> None:
+        self._reported_at, self._reported_step = now, self.step_name
+        self.runtime.settler.note_progress(self.job, json.dumps(self._progress | {"step": self.step_name or None}))
 
     @property
     def steps(self) -> Steps:
         if self._steps is None:
             scope = self.kind.scope_of(self.job.args)
             own = scope is None
-            self._steps = Steps(self.desk.pool, self.desk.worker_id, self.job, scope or f"job {self.job.id}", own)
+            self._steps = Steps(self.runtime.pool, self.runtime.worker_id, self.job, scope or f"job {self.job.id}", own)
         return self._steps
 
     def enter(self, name: str) -> None:
@@ -196,7 +194,7 @@ class Context:
         self._waiting += 1
         self.progressed_at = inf  # who waits for a permit does not stall
         try:
-            permit = await self.desk.allotments.take(self.job, name, amount)
+            permit = await self.runtime.limiters.take(self.job, name, amount)
         finally:
             self._waiting -= 1
             if not self._waiting:
@@ -207,22 +205,17 @@ class Context:
         except BaseException as error:
             ending = read_end(error, self.stop)
             if isinstance(error, Unavailable):
-                self.excused = self.desk.allotments.excuses(self.job, name)
+                self.excused = self.runtime.limiters.excuses(self.job, name)
             raise
         finally:
-            self.desk.allotments.end_call(permit, ending)
+            self.runtime.limiters.end_call(permit, ending)
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Session]:
         """One transaction on the way: the fence, and my writes. For large effects, which nobody sees before `finish`."""
-        async with self.desk.pool.transaction() as tx:
-            await self._hold_fence(tx)
+        async with self.runtime.pool.transaction() as tx:
+            await hold_fence(tx, self.runtime.worker_id, self.job)
             yield tx
-
-    async def _hold_fence(self, tx: Session) -> None:
-        job = self.job
-        if await sql.hold_fence.value(tx, id=job.id, attempt=job.attempt, worker_id=self.desk.worker_id) is None:
-            raise LeaseLost(f"Job {job.id} is no longer ours (attempt {job.attempt}); nothing was written.")
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
@@ -232,13 +225,13 @@ class Context:
         if self.finished:
             raise RuntimeError(f"Job {self.job.id} is finished already: ctx.finish() is the end of a job.")
         encoded = encode_result(self.job.kind, result)
-        desk, job = self.desk, self.job
+        runtime, job = self.runtime, self.job
         try:
-            async with desk.pool.transaction() as tx:
-                await self._hold_fence(tx)
+            async with runtime.pool.transaction() as tx:
+                await hold_fence(tx, runtime.worker_id, job)
                 yield tx
                 reach("before-finish", tx)
-                await finish(tx, desk.worker_id, job, encoded, time.monotonic() - self.started_at)
+                await finish(tx, runtime.worker_id, job, encoded, time.monotonic() - self.started_at)
                 reach("before-commit", tx)
             reach("after-commit-before-ack", tx)
         except (ConnectionLost, CallTimedOut):
@@ -248,12 +241,7 @@ class Context:
 
     async def committed(self) -> bool:
         """After a COMMIT without an answer: the attempt is among those that ended, or not."""
-
-        async def look(session: Session) -> bool:
-            job = self.job
-            found = await sql.settled_before(
-                session, ids=[job.id], attempts=[job.attempt], worker_id=self.desk.worker_id
-            )
-            return bool(found)
-
-        return await self.desk.pool.repeat(look)
+        settled = await self.runtime.pool.repeat(
+            lambda session: settled_before(session, self.runtime.worker_id, [self.job])
+        )
+        return bool(settled)

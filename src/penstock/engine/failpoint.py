@@ -1,9 +1,9 @@
-"""Places where a test can make a process die, freeze, fail, or lose its connection. Without the variable they do nothing.
+"""Failpoints: places where a test can make a process die, freeze, fail, or lose its connection. Without the variable, no-ops.
 
     PENSTOCK_TEST_FAILPOINTS="after-claim=kill, before-finish=cut@2"
 
 A name, what happens there, and at which passage (the first, unless it says otherwise); it happens once per process.
-`kill` is SIGKILL and `stop` SIGSTOP, both to this very process; `raise` raises `Reached`; `cut` ends the database
+`kill` is SIGKILL and `stop` SIGSTOP, both to this very process; `raise` raises `FailpointReached`; `cut` ends the database
 session at hand, as a cable would. The names are in `POINTS`; the engine reaches each of them somewhere. `step:NAME` is the
 beginning of a handler's step of that name.
 """
@@ -35,12 +35,12 @@ STEP = "step:"
 ANSWERS = ("after-commit-before-ack",)  # what is cut off here is an answer: no later statement would notice
 
 
-class Reached(Exception):
-    """What `raise` raises."""
+class FailpointReached(Exception):
+    """Raised by the fault `raise`."""
 
 
 @dataclass
-class Armed:
+class Failpoint:
     """One failpoint of this process."""
 
     fault: str
@@ -48,9 +48,9 @@ class Armed:
     passed: int = 0
 
 
-def parse(text: str) -> dict[str, Armed]:
+def parse(text: str) -> dict[str, Failpoint]:
     """`name=fault@passage, …`; a name or fault that does not exist would silently prove nothing."""
-    armed: dict[str, Armed] = {}
+    armed: dict[str, Failpoint] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, rest = part.partition("=")
         fault, _, passage = rest.partition("@")
@@ -60,7 +60,7 @@ def parse(text: str) -> dict[str, Armed]:
                 f"{VARIABLE} says {part!r}: use NAME=FAULT or NAME=FAULT@PASSAGE, with the names {', '.join(POINTS)} and "
                 f"the faults {', '.join(FAULTS)}."
             )
-        armed[name] = Armed(fault, int(passage or 1))
+        armed[name] = Failpoint(fault, int(passage or 1))
     return armed
 
 
@@ -82,7 +82,7 @@ def _pass(name: str, session: Session | None) -> None:
         return
     log.warning("failpoint reached", name=name, fault=armed.fault)
     if armed.fault == "raise":
-        raise Reached(f"at the failpoint {name}")
+        raise FailpointReached(f"at the failpoint {name}")
     if armed.fault == "cut":
         if session is not None:
             session.terminate()

@@ -44,3 +44,23 @@ order by gone_at nulls first, id
 update penstock.workers set load = load || '{"known": true}'
 where gone_at is not null and gone_why <> 'left' and not load ? 'known'
 returning id
+
+-- name: membership
+-- How the fleet sees one worker.
+select gone_at, gone_why, lease, penstock.now() - beat_at as silent_for from penstock.workers where id = :worker_id
+
+-- name: is_served
+-- Whether a live worker would take jobs of a kind.
+select exists (
+  select from penstock.workers where
+  -- include: fleet.sql serving
+)
+
+-- name: count_serving
+-- The workers that would take jobs of a kind.
+select count(*) from penstock.workers where
+-- include: fleet.sql serving
+
+-- name: serving
+-- A fragment: the condition for a row of workers to be a live worker that takes jobs of a kind.
+gone_at is null and not draining and beat_at + lease >= penstock.now() and :kind::text = any (kinds)

@@ -1,6 +1,7 @@
--- The one place that says whether a worker may take jobs from a lane. The claim obeys it and `why` explains with it.
+-- Fragments that the claim, `why` and the counts share.
 
 -- name: admission
+-- Whether a worker may take jobs from a lane. The claim obeys it, and `why` explains with it.
 admission as (
   select
     lane.id as lane, lane.queue, lane.kind, lane.share,
@@ -36,4 +37,26 @@ admission as (
     )
     order by bound.opened_at is null, use.limit_name limit 1
   ) as shut on true
+)
+
+-- name: next_lane
+-- One hop of a skip scan over the claim's index: the first lane with ready jobs after `here`.
+select priority, lane from penstock.jobs
+where state = 'ready' and not suspect and (priority, lane) > (here.priority, here.lane)
+order by priority, lane limit 1
+
+-- name: walked
+-- The lanes with ready jobs, by band: a skip scan over the claim's index, so that the cost depends on the bounds and not on the
+-- backlog.
+walked as (
+  (
+    select priority, lane, 1 as hop from penstock.jobs where state = 'ready' and not suspect
+    order by priority, lane limit 1
+  )
+  union all
+  select job.priority, job.lane, here.hop + 1
+  from walked as here cross join lateral (
+    -- include: gates.sql next_lane
+  ) as job
+  where here.hop < :most_lanes::int
 )

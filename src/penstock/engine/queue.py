@@ -1,20 +1,23 @@
-"""Putting jobs in, and what people do to them afterwards: wait, cancel, pause, redrive, discard.
+"""The queue: enqueues jobs, finds them, cancels them, pauses and resumes queues, kinds and shares.
 
 An enqueue is part of the caller's transaction when there is one (`tx=`): the job and what it is about are born together.
-Otherwise enqueues of many coroutines go out together (`Enqueuer`). The SQL is in queue.sql.
+Otherwise enqueues of many coroutines go out together (`Enqueuer`).
 """
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import asyncpg
+from asyncpg import Record
 
-from penstock.database import Database, Session, statements
+from penstock.database import Database, Session, SqlConnection, statements
+from penstock.engine.claim import LaneKey, Lanes, wake_queues
 from penstock.engine.job import JobId
 from penstock.engine.kinds import Call, check_share
-from penstock.engine.lanes import LaneKey, Lanes, wake_queues
 from penstock.errors import BadJob, ConnectionLost, PenstockError
 
 sql = statements(__file__)
@@ -22,6 +25,7 @@ sql = statements(__file__)
 BATCH = 5000
 PRIORITIES = range(-100, 101)
 LONGEST = timedelta(days=36_500)
+JSON_COLUMNS = frozenset({"args", "result", "progress", "error", "attempts"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ async def insert_jobs(
     delays: list[timedelta | None],
     queues: set[str],
 ) -> list[JobId]:
-    """Insert jobs without keys, in bites that fit a message, and wake the workers of these queues."""
+    """Insert jobs without keys, in batches that fit a message, and wake the workers of these queues."""
     numbers: list[JobId] = []
     for start in range(0, len(lanes), BATCH):
         part = slice(start, start + BATCH)
@@ -119,7 +123,7 @@ async def _enqueue_keyed(tx: Session, ids: Mapping[LaneKey, int], orders: list[O
         wanted.setdefault(str(order.unique), order)
     found: dict[str, JobId] = {}
     while missing := [key for key in wanted if key not in found]:
-        numbers = [row[0] for row in await sql.reserve_ids(tx, count=len(missing))]
+        numbers = await reserve_ids(tx, len(missing))
         by_key = dict(zip(missing, numbers, strict=True))
         ours = {row["key"] for row in await sql.take_keys(tx, keys=list(by_key), ids=list(by_key.values()))}
         new = [(by_key[key], wanted[key]) for key in missing if key in ours]
@@ -138,9 +142,85 @@ async def _enqueue_keyed(tx: Session, ids: Mapping[LaneKey, int], orders: list[O
             found |= {str(order.unique): JobId(number) for number, order in new}
         taken = [key for key in missing if key not in found]
         # A holder that was there a moment ago may be over by now: then the key is free, and we try again.
-        for row in await sql.holders_of(tx, keys=taken):
-            found[row["key"]] = JobId.existing(row["job_id"])
+        for key, holder in (await holders_of(tx, taken)).items():
+            found[key] = JobId.existing(holder)
     return found
+
+
+async def reserve_ids(tx: Session, count: int) -> list[int]:
+    """Ids for jobs that other rows name before the jobs are inserted."""
+    return [row[0] for row in await sql.reserve_ids(tx, count=count)]
+
+
+async def insert_reserved(tx: Session, lane: int, args: Mapping[int, str], keys: Sequence[str] = ()) -> None:
+    """Insert ready jobs of one lane by their reserved ids, with keys if they have any; the caller wakes the workers."""
+    nothing: list[None] = [None] * len(args)
+    await sql.insert_keyed_jobs.run(
+        tx,
+        ids=list(args),
+        lanes=[lane] * len(args),
+        priorities=[0] * len(args),
+        args=list(args.values()),
+        delays=nothing,
+        keys=list(keys) or nothing,
+        keeps=nothing,
+    )
+
+
+async def insert_alone(tx: Session, lane: int, key: str) -> bool:
+    """Insert a ready job without arguments under a unique key; False if the key is taken."""
+    [number] = await reserve_ids(tx, 1)
+    if not await sql.take_keys(tx, keys=[key], ids=[number]):
+        return False
+    await insert_reserved(tx, lane, {number: "{}"}, [key])
+    return True
+
+
+async def holders_of(session: SqlConnection, keys: Sequence[str]) -> dict[str, int]:
+    """The jobs that hold these keys."""
+    return {row["key"]: row["job_id"] for row in await sql.holders_of(session, keys=list(keys))}
+
+
+async def await_job(session: SqlConnection, job_id: int) -> None:
+    """Have a notification sent when the job is over."""
+    await sql.await_job.run(session, id=job_id)
+
+
+async def cancel_idle(tx: Session, ids: Sequence[int], reason: str) -> list[Record]:
+    """Cancel those of these jobs that do not run: id and former state of each."""
+    return await sql.cancel_idle(tx, ids=list(ids), outcome="cancelled", reason=reason)
+
+
+async def cancel_running(tx: Session, ids: Sequence[int]) -> list[int]:
+    """Ask the workers of those of these jobs that run to stop them."""
+    return [row["id"] for row in await sql.cancel_running(tx, ids=list(ids))]
+
+
+async def pause(session: SqlConnection, what: str, name: str, reason: str) -> None:
+    """Let nothing of a queue, kind or share be claimed; again changes the reason."""
+    await sql.pause.run(session, what=what, name=name, reason=reason)
+
+
+async def resume(tx: Session, what: str, name: str) -> bool:
+    """End a pause and wake the workers of its queues; False if there was none."""
+    since = await sql.resume.value(tx, what=what, name=name)
+    await wake_queues(tx, await queues_of(tx, what, name))
+    return since is not None
+
+
+async def queues_of(session: SqlConnection, what: str, name: str) -> list[str]:
+    """The queues in which a queue, kind or share has ever had jobs."""
+    return [row["queue"] for row in await sql.queues_of(session, what=what, name=name)]
+
+
+async def pauses(session: SqlConnection) -> list[Record]:
+    """All pauses: what, name, reason, since; the oldest first."""
+    return await sql.pauses(session)
+
+
+async def weigh(session: SqlConnection, share: str, weight: int) -> None:
+    """Give a share this weight among the others."""
+    await sql.weigh.run(session, name=check_share(share), weight=weight)
 
 
 class Enqueuer:
@@ -193,3 +273,16 @@ def _fail(batch: list[tuple[Order, asyncio.Future[JobId]]], error: Exception) ->
     for _, future in batch:
         if not future.done():
             future.set_exception(error)
+
+
+async def find_job(session: SqlConnection, job_id: int) -> dict[str, Any] | None:
+    """A job that is alive or in the history."""
+    row = await sql.find_job.first(session, id=job_id)
+    return None if row is None else decode_job(row)
+
+
+def decode_job(row: asyncpg.Record) -> dict[str, Any]:
+    """A row of a job with its JSON as values."""
+    return {
+        name: json.loads(value) if name in JSON_COLUMNS and value is not None else value for name, value in row.items()
+    }

@@ -1,9 +1,8 @@
-"""Ticking: a schedule's rule becomes jobs, one for each tick, whatever dies and however many workers tick.
+"""The scheduler: makes one job for each tick of a schedule, whatever dies and however many workers tick.
 
 Every worker declares the schedules of its application, and ticks for all: it locks what is due, makes the jobs and moves
 `next_at`, in one transaction. A tick is unique twice over: by the row's lock, and by a key of its job, which holds the
-tick's moment in UTC. What is not declared any more is retired. The rule itself is in cron.py, the rows are in schedules.py,
-the SQL in scheduler.sql.
+tick's time in UTC. What is not declared any more is retired. The rule and the rows are in schedules.py.
 """
 
 import time
@@ -16,15 +15,14 @@ from asyncpg import Record
 
 from penstock import telemetry
 from penstock.database import Session, statements
-from penstock.engine.cron import count_ticks, next_tick
 from penstock.engine.failpoint import reach
-from penstock.engine.schedules import LATE, Schedules, add_lanes, declare
+from penstock.engine.schedules import LATE, Schedules, add_lanes, count_ticks, declare, next_tick
 from penstock.settings import Settings
 from penstock.telemetry import log
 
 sql = statements(__file__)
 
-BITE = 500  # schedules in a transaction
+BATCH = 500  # schedules in a transaction
 DECLARED_AT_ONCE = 1000
 CATCH_UP = 10  # ticks of one schedule in a transaction
 WALK = 1000  # ticks that are only counted
@@ -43,8 +41,8 @@ ticks = telemetry.counter(
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What becomes of the ticks of one schedule that are due."""
+class TickPlan:
+    """The ticks of one schedule that are due: those that fire, and how many are skipped."""
 
     fire: list[datetime] = field(default_factory=list)
     skipped: int = 0
@@ -52,32 +50,32 @@ class Plan:
     keep: timedelta = KEY_KEPT
 
 
-def plan(rule: str, timezone: str, missed: str, next_at: datetime, now: datetime) -> Plan:
+def plan(rule: str, timezone: str, missed: str, next_at: datetime, now: datetime) -> TickPlan:
     """Which ticks up to `now` get a job. Bounded: what is left over is due again at once."""
     first = next_tick(rule, timezone, next_at - INSTANT)  # a next_at that is wrong must not become a tick
     if first is None or first > now:
-        return Plan(next_at=first)
+        return TickPlan(next_at=first)
     if missed == "all":
         due, following = [first], next_tick(rule, timezone, first)
         while following is not None and following <= now and len(due) < CATCH_UP:
             due.append(following)
             following = next_tick(rule, timezone, following)
-        return Plan(due, 0, following, _kept(due[-1], following))
+        return TickPlan(due, 0, following, _kept(due[-1], following))
     number, latest, following = count_ticks(rule, timezone, first, now, WALK)
     reached = following is None or following > now
     if not reached or (missed == "skip" and now - latest >= LATE):
-        return Plan([], number, following)
-    return Plan([latest], number - 1, following, _kept(latest, following))
+        return TickPlan([], number, following)
+    return TickPlan([latest], number - 1, following, _kept(latest, following))
 
 
 def _kept(tick: datetime, following: datetime | None) -> timedelta:
     return KEY_KEPT if following is None else min(KEY_KEPT, KEYS_KEPT * (following - tick))
 
 
-def without_overlap(plan: Plan, alive: bool) -> Plan:
+def without_overlap(plan: TickPlan, alive: bool) -> TickPlan:
     """At most one job at a time: none while the last is alive, and never two in one round."""
     fire = [] if alive else plan.fire[:1]
-    return Plan(fire, plan.skipped + len(plan.fire) - len(fire), plan.next_at, plan.keep)
+    return TickPlan(fire, plan.skipped + len(plan.fire) - len(fire), plan.next_at, plan.keep)
 
 
 def key_of(name: str, share: str, tick: datetime) -> str:
@@ -128,7 +126,7 @@ class Scheduler:
         until = await _until_next_tick(session)
         if until is None or until > 0:
             return until
-        return 0.0 if await tick(session) == BITE else await _until_next_tick(session)
+        return 0.0 if await tick(session) == BATCH else await _until_next_tick(session)
 
     async def _declare(self, session: Session) -> None:
         new = [schedule for key, schedule in list(self._schedules.items()) if key not in self._declared]
@@ -152,10 +150,10 @@ async def _until_next_tick(session: Session) -> float | None:
     return seconds
 
 
-async def tick(session: Session, bite: int = BITE) -> int:
-    """Fire what is due, in one transaction; how many schedules were due, at most a bite."""
+async def tick(session: Session, batch: int = BATCH) -> int:
+    """Fire what is due, in one transaction; how many schedules were due, at most a batch."""
     async with session.transaction():
-        due = await sql.due_schedules(session, bite=bite)
+        due = await sql.due_schedules(session, batch=batch)
         placed = [row for row in due if row["lane"] is not None]
         if placed:
             plans = [_plan_row(row) for row in placed]
@@ -168,21 +166,21 @@ async def tick(session: Session, bite: int = BITE) -> int:
     return len(due)
 
 
-def _plan_row(row: Record) -> Plan:
+def _plan_row(row: Record) -> TickPlan:
     try:
         planned = plan(row["rule"], row["timezone"], row["missed"], row["next_at"], row["now"])
     except (ValueError, ArithmeticError, AssertionError) as error:  # a zone that this machine does not know, a bad row
         log.error("a schedule cannot tick", schedule=row["name"], share=row["share"], error=str(error))
-        return Plan([], 1, row["now"] + LATE)
+        return TickPlan([], 1, row["now"] + LATE)
     return without_overlap(planned, row["alive"]) if row["overlap"] == "skip" else planned
 
 
-def _keys(row: Record, planned: Plan) -> list[str]:
+def _keys(row: Record, planned: TickPlan) -> list[str]:
     return [key_of(row["name"], row["share"], at) for at in planned.fire]
 
 
 async def _fire(
-    session: Session, due: Sequence[Record], plans: Sequence[Plan], keys: Sequence[Sequence[str]]
+    session: Session, due: Sequence[Record], plans: Sequence[TickPlan], keys: Sequence[Sequence[str]]
 ) -> dict[str, int]:
     """Make the jobs; their numbers by their keys. A tick whose key is taken has had its job."""
     firing = [(key, row, planned.keep) for row, planned, some in zip(due, plans, keys, strict=True) for key in some]
@@ -203,7 +201,7 @@ async def _fire(
 async def _advance(
     session: Session,
     due: Sequence[Record],
-    plans: Sequence[Plan],
+    plans: Sequence[TickPlan],
     keys: Sequence[Sequence[str]],
     jobs: Mapping[str, int],
 ) -> None:

@@ -46,7 +46,7 @@ from penstock.schedules as schedule
 left join penstock.lanes as lane
   on lane.queue = schedule.queue and lane.kind = schedule.kind and lane.share = schedule.share
 where schedule.paused_at is null and schedule.retired_at is null and schedule.next_at <= penstock.now()
-order by schedule.next_at limit :bite
+order by schedule.next_at limit :batch
 for update of schedule skip locked
 
 -- name: fire_ticks

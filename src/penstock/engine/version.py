@@ -1,6 +1,6 @@
-"""Which code, with which settings, this process runs: a few letters that are kept with every failure.
+"""The version of the code and settings of this process, a digest that is kept with every failure.
 
-People mend a job by changing a file or a setting, and often forget to raise a version number. So the version is a digest
+People fix a job by changing a file or a setting, and often forget to raise a version number. So the version is a digest
 of what was imported: the whole top-level package in which a handler is declared, or its file alone if that is in no package
 (a folder of scripts may hold anything); and of the settings, without addresses, which differ from machine to machine. Files
 are read when the handler is declared: later they may hold code that this process does not run.

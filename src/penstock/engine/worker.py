@@ -1,8 +1,16 @@
-"""A worker: claims jobs, runs their handlers, hands what happened to the settler, and stops in time.
+"""A worker: claims jobs, runs their handlers, and stops in time. A job passes through these files:
 
-Three tasks share the work. *Claiming* fills free slots and a small buffer, woken by notifications and by slots that
-become free. Each handler runs in a task of its own (handlers.py). *Watching* ticks four times a second: timeouts, stalls,
-the lease. The beat (beat.py) runs in another thread. No connection is held while a handler runs.
+    app.py, kinds.py    `enqueue` checks a call and its options; trace_context.py adds the caller's trace to its arguments
+    queue.py            inserts it, ready or later, and notifies the workers of its queue
+    worker.py           the main loop: wakes up, counts free slots, claims, hands the jobs to `Handlers`
+    claim.py            chooses lanes, fairly and only through open gates (gates.sql), and claims: ready -> running
+    running.py          runs the handler in a task of its own and turns its end into an `Outcome` (job.py)
+    context.py          the handler's view: progress, steps, children, `finish`
+    settle.py           records outcomes by group commit: running -> history, later, dead or ready
+
+Two tasks share the work. `_claim_until_stopped` fills free slots and a small buffer, woken by notifications and by slots that
+become free. `_watch` ticks four times a second: timeouts, stalls, the lease. The heartbeat (heartbeat.py) runs in another
+thread and does the maintenance of the fleet. No connection is held while a handler runs.
 """
 
 import asyncio
@@ -14,50 +22,62 @@ from functools import partial
 
 import asyncpg
 
-from penstock.database import Database
-from penstock.database.pool import PoolUse
-from penstock.engine.beat import Beat, Commands
-from penstock.engine.budget import join_fleet
-from penstock.engine.chores import Chores
-from penstock.engine.context import Desk
-from penstock.engine.fleet import Member, leave
-from penstock.engine.handlers import END_PATIENCE, Handlers
-from penstock.engine.history import make_partitions
-from penstock.engine.job import Job
+from penstock.database import Database, PoolState, PoolUse
+from penstock.engine.claim import Claimer, Lanes
+from penstock.engine.connection_budget import join_fleet
+from penstock.engine.context import Runtime
+from penstock.engine.fleet import Registration, leave
+from penstock.engine.heartbeat import Commands, Heartbeat, Lease
+from penstock.engine.job import Job, Release, StopReason
 from penstock.engine.kinds import Kinds
-from penstock.engine.lanes import Claimer, Lanes
-from penstock.engine.lease import Lease
-from penstock.engine.limits import Limits
-from penstock.engine.outcome import Release
-from penstock.engine.permits import Allotments
-from penstock.engine.pressure import Pressure
+from penstock.engine.limits.declare import Limits
+from penstock.engine.limits.exchange import Limiters
+from penstock.engine.maintenance import Maintenance, make_partitions
+from penstock.engine.metrics import tally
+from penstock.engine.running import END_PATIENCE, Handlers, Slots
 from penstock.engine.scheduler import Scheduler
 from penstock.engine.schedules import Schedules
-from penstock.engine.settler import Settled, Settler
-from penstock.engine.slots import Slots
-from penstock.engine.stop import Stop
-from penstock.engine.tally import tally
+from penstock.engine.settle import Settlement, Settler
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable
 from penstock.telemetry import log
 
-WATCH_EVERY = 0.25
+WATCH_EVERY = 0.25  # seconds
 RECONCILE_EVERY = 10.0  # seconds between comparisons of the table with our memory
 AFTER_TROUBLE = 0.5  # seconds until the next claim when one has failed
-SOON = 0.01  # seconds until the next look when others had a lock on what we wanted
-POLL_IDLE = 5.0  # seconds between looks when notifications arrive: only a net
-POLL_DEAF = 0.25  # and when they do not
+SOON = 0.01  # seconds until the next claim when others had a lock on what we wanted
+POLL_IDLE = 5.0  # seconds between polls while notifications arrive
+POLL_DEAF = 0.25  # and while they do not
 BACKLOG_MAX = 5000  # outcomes waiting to be written until claiming stops
 FAREWELL = 3.0  # seconds to write the last outcomes
+BUSY, CALM = 0.8, 0.5  # use of the pool above which fewer jobs are claimed, and below which more are again
+LEAST = 0.05
 TROUBLE = (DatabaseTrouble, DatabaseUnreachable, asyncpg.PostgresError, asyncpg.InterfaceError)  # all of it passes
 
 
 @dataclass(frozen=True)
-class Declared:
-    """What an application declares."""
+class Declarations:
+    """The kinds, schedules and limits that an application declares."""
 
     kinds: Kinds
     schedules: Schedules
     limits: Limits
+
+
+@dataclass
+class BackPressure:
+    """The part of the free slots that may be filled, given how busy the connection pool is."""
+
+    level: float = 1.0
+    critical: bool = False
+
+    def feel(self, state: PoolState) -> float:
+        """Adapt to the present state of the pool."""
+        self.critical = state.used >= state.size and state.waiting > 0
+        if self.critical or state.use > BUSY:
+            self.level = max(LEAST, self.level / 2)
+        elif state.use < CALM:
+            self.level = min(1.0, self.level + 0.1)
+        return 0.0 if self.critical else self.level
 
 
 class Worker:
@@ -66,7 +86,7 @@ class Worker:
     def __init__(
         self,
         database: Database,
-        declared: Declared,
+        declared: Declarations,
         lanes: Lanes,
         concurrency: Mapping[str, int],
         *,
@@ -83,12 +103,12 @@ class Worker:
         self._scheduler = Scheduler(database.settings, declared.schedules)
         self._slots = {queue: Slots(size) for queue, size in concurrency.items()}
         self._wake = asyncio.Event()
-        self._pressure = Pressure()
+        self._pressure = BackPressure()
         pool = database.pool
-        self._allotments = Allotments(
+        self._limiters = Limiters(
             declared.limits, declared.kinds, lambda: pool.state.use, self._wake.set, PoolUse(pool)
         )
-        self._handlers = Handlers(declared.kinds, self._slots, self._allotments, self._wake)
+        self._handlers = Handlers(declared.kinds, self._slots, self._limiters, self._wake)
         self._gone = asyncio.Event()
         self.worker_id = 0
 
@@ -106,11 +126,11 @@ class Worker:
     def hurry(self) -> None:
         """Do not wait for running handlers any longer."""
         self._drain = timedelta(0)
-        self._handlers.look()
+        self._handlers.wake_waiting()
 
     async def _work_as_member(self, stop: asyncio.Event) -> None:
         """One membership: from registration to leaving, or to being declared gone."""
-        member = Member(
+        member = Registration(
             queues=sorted(self._slots),
             kinds=sorted(name for name, kind in self._kinds.items() if kind.queue in self._slots),
             slots=sum(slots.size for slots in self._slots.values()),
@@ -125,37 +145,37 @@ class Worker:
         self._gone.clear()
         self._handlers.stopping = False
         lease = Lease(self._lease_length)
-        beat = Beat(
+        heartbeat = Heartbeat(
             self._database,
-            Chores(self._database.settings, self.worker_id, self._scheduler),
+            Maintenance(self._database.settings, self.worker_id, self._scheduler),
             lease,
             on_first=self._begin,
             on_commands=self._obey,
             on_gone=self._gone.set,
             load=lambda: {"running": len(self._handlers), "pool": self._database.pool.state.used},
         )
-        await self._share_permits(beat)
+        await self._share_permits(heartbeat)
         settler = Settler(self._database.pool, self.worker_id)
-        claimer = Claimer(self._database, self._lanes, self.worker_id, self._allotments)
-        desk = Desk(
+        claimer = Claimer(self._database, self._lanes, self.worker_id, self._limiters)
+        runtime = Runtime(
             self._database.pool,
             settler,
             self.worker_id,
             self._code,
             partial(self._lanes.ids, self._database),
-            self._allotments,
+            self._limiters,
         )
         subscriptions = [
             self._database.notifications.subscribe(f"penstock_queue_{queue}", self._wake) for queue in self._slots
         ]
         settler.start()
-        beat.start()
-        watching = asyncio.create_task(self._watch(beat, lease, settler), name="watch")
-        claiming = asyncio.create_task(self._claim_until_stopped(beat, claimer, desk), name="claim")
+        heartbeat.start()
+        watching = asyncio.create_task(self._watch(heartbeat, lease, settler), name="watch")
+        claiming = asyncio.create_task(self._claim_until_stopped(heartbeat, claimer, runtime), name="claim")
         ends = [asyncio.create_task(event.wait()) for event in (stop, self._gone)]
         try:
             await asyncio.wait([watching, claiming, *ends], return_when=asyncio.FIRST_COMPLETED)
-            beat.draining = self._handlers.stopping = True
+            heartbeat.draining = self._handlers.stopping = True
             self._wake.set()
             if self._gone.is_set():
                 await self._abandon()
@@ -166,7 +186,7 @@ class Worker:
                 task.cancel()
             results = await asyncio.gather(watching, claiming, return_exceptions=True)
             await settler.stop()
-            await beat.stop()
+            await heartbeat.stop()
             claimer.close()
             for subscription in subscriptions:
                 subscription.close()
@@ -174,27 +194,27 @@ class Worker:
             if isinstance(result, Exception):
                 raise result
 
-    async def _share_permits(self, beat: Beat) -> None:
-        """Declare the limits, and let the beat bring the permits."""
+    async def _share_permits(self, heartbeat: Heartbeat) -> None:
+        """Declare the limits, and let the heartbeat exchange permits."""
         async with self._database.pool.session() as session:
-            await self._allotments.join(session, self.worker_id)
-        if self._allotments:
-            beat.exchange = self._allotments.exchange
-            self._allotments.obey(beat.hurry)
+            await self._limiters.join(session, self.worker_id)
+        if self._limiters:
+            heartbeat.exchange = self._limiters.exchange
+            self._limiters.obey(heartbeat.hurry)
 
     # -- claiming -------------------------------------------------------------------------------------------------
 
-    async def _claim_until_stopped(self, beat: Beat, claimer: Claimer, desk: Desk) -> None:
+    async def _claim_until_stopped(self, heartbeat: Heartbeat, claimer: Claimer, runtime: Runtime) -> None:
         sure_until = time.monotonic() + RECONCILE_EVERY
         while not self._handlers.stopping:
             self._wake.clear()
             rest = POLL_IDLE
             try:
                 if time.monotonic() > sure_until:
-                    await self._compare(claimer, desk.settler)
+                    await self._compare(claimer, runtime.settler)
                     sure_until = time.monotonic() + RECONCILE_EVERY
-                if beat.first.is_set():  # before that nobody could see us die
-                    rest = await self._claim(claimer, desk)
+                if heartbeat.first.is_set():  # before that nobody could see us die
+                    rest = await self._claim(claimer, runtime)
             except TROUBLE as error:
                 log.warning("claiming failed", error=str(error))
                 sure_until = 0.0  # what it took may be ours without our knowing
@@ -213,17 +233,17 @@ class Worker:
             released = await claimer.release_unknown(job_id for job_id, _ in unknown)
             log.warning("gave back jobs whose claim got no answer", jobs=released)
         for key in before - owned:  # taken from us, or forgotten by a server that crashed
-            self._handlers.end(key, Stop.LOST)
+            self._handlers.end(key, StopReason.LOST)
 
-    async def _claim(self, claimer: Claimer, desk: Desk) -> float:
-        """One look for work; the seconds to rest, unless something wakes us, before the next."""
-        if desk.settler.backlog > BACKLOG_MAX:
+    async def _claim(self, claimer: Claimer, runtime: Runtime) -> float:
+        """Claim once; the seconds to rest before the next claim, unless something wakes us."""
+        if runtime.settler.backlog > BACKLOG_MAX:
             return SOON
         level = self._pressure.feel(self._database.pool.state)
         if self._pressure.critical:
             log.warning("not claiming: every connection of the pool is in use")
             return WATCH_EVERY
-        jobs = await self._claim_suspect(claimer, desk.settler) if self._handlers.suspects else []
+        jobs = await self._claim_suspect(claimer, runtime.settler) if self._handlers.suspects else []
         free = {}
         for queue, slots in self._slots.items():
             slots.measure()
@@ -235,12 +255,10 @@ class Worker:
         for queue, slots in self._slots.items():  # one that was full has not been asked, and may have more
             slots.more = queue not in free or any(job.queue == queue for job in jobs)
         for job in jobs:
-            if (
-                job.id,
-                job.attempt,
-            ) not in self._handlers:  # else a crashed server forgot a claim, and it is ours again
+            # A job that runs here already was claimed twice, because a crashed server forgot the first claim.
+            if (job.id, job.attempt) not in self._handlers:
                 self._slots[job.queue].buffer.append(job)
-        self._handlers.start_buffered(desk)
+        self._handlers.start_buffered(runtime)
         if jobs:
             return 0.0
         soon = (free and claimer.contended) or (self._handlers.suspects and not self._handlers.runs_suspect)
@@ -256,7 +274,7 @@ class Worker:
         return [suspect] if suspect is not None else []
 
     async def _rest(self, most: float) -> None:
-        """Until a slot is free, a notification comes, or it is time to look anyway."""
+        """Wait until a slot is free, a notification comes, or it is time to poll."""
         try:
             async with asyncio.timeout(most if self._database.notifications.arriving else min(most, POLL_DEAF)):
                 await self._wake.wait()
@@ -265,12 +283,12 @@ class Worker:
 
     # -- watching -------------------------------------------------------------------------------------------------
 
-    async def _watch(self, beat: Beat, lease: Lease, settler: Settler) -> None:
+    async def _watch(self, heartbeat: Heartbeat, lease: Lease, settler: Settler) -> None:
         """Timeouts, stalls and the lease, for all handlers at once: no timer per job."""
         while True:
             due = time.monotonic() + WATCH_EVERY
             await asyncio.sleep(WATCH_EVERY)
-            now = beat.ticked_at = time.monotonic()
+            now = heartbeat.ticked_at = time.monotonic()
             tally.loop_lag = now - due
             if lease.must_stop and not self._gone.is_set():
                 log.error("the lease could not be renewed: stopping own work", worker=self.worker_id)
@@ -283,7 +301,7 @@ class Worker:
 
     def _obey(self, commands: Commands) -> None:
         for job_id, attempt in commands.cancelling:
-            self._handlers.end((job_id, attempt), Stop.CANCEL)
+            self._handlers.end((job_id, attempt), StopReason.CANCEL)
         if commands.suspects:
             self._handlers.suspects = True
             self._wake.set()
@@ -305,19 +323,19 @@ class Worker:
 
     async def _hand_back(self, settler: Settler) -> None:
         """Give back what has not begun, wait for what runs, and release the rest."""
-        self._allotments.note_short(())  # others may have what we would have claimed with
+        self._limiters.note_short(())  # others may have what we would have claimed with
         for slots in self._slots.values():
             while slots.buffer:
                 job = slots.buffer.popleft()
-                self._allotments.end(job)
-                settler.add(Settled(job, Release("the worker stopped"), 0.0))
+                self._limiters.end(job)
+                settler.add(Settlement(job, Release("the worker stopped"), 0.0))
         await self._handlers.wait(lambda: self._drain)
-        await self._handlers.end_all(Stop.RELEASE)
+        await self._handlers.end_all(StopReason.RELEASE)
         self._handlers.give_up_all(settler)
 
     async def _abandon(self) -> None:
         """Nothing here is ours any more: end the handlers, write nothing."""
         for slots in self._slots.values():
             while slots.buffer:
-                self._allotments.end(slots.buffer.popleft())
-        await self._handlers.end_all(Stop.LOST)
+                self._limiters.end(slots.buffer.popleft())
+        await self._handlers.end_all(StopReason.LOST)

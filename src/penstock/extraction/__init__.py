@@ -1,22 +1,26 @@
-"""Reading documents: hostile bytes in, text with its structure out, in processes of their own (`Boxes`).
+"""Extraction: reads hostile documents in sandbox processes, and returns their text with its structure.
 
-Names are imported when they are used: a reader process passes through here first, and needs none of the parent's side.
+A worker calls a task of `SandboxPool` (sandbox/); the task "read" identifies the format (identify.py) and calls its reader
+(dispatch.py). Public names are imported on first use, because a sandbox process imports this package and needs none of them.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.extraction.box.boxes import Boxes as Boxes
-    from penstock.extraction.box.exchange import Sink as Sink
-    from penstock.extraction.reading import Page as Page
-    from penstock.extraction.reading import Reading as Reading
+    from penstock.extraction.chunk import Chunk as Chunk
+    from penstock.extraction.chunk import split_pages as split_pages
+    from penstock.extraction.result import ExtractedDocument as ExtractedDocument
+    from penstock.extraction.result import Gap as Gap
+    from penstock.extraction.result import Page as Page
+    from penstock.extraction.result import decode_gap as decode_gap
+    from penstock.extraction.result import decode_page as decode_page
+    from penstock.extraction.sandbox.pool import SandboxPool as SandboxPool
 
 _HOMES = {
-    "Boxes": "penstock.extraction.box.boxes",
-    "Page": "penstock.extraction.reading",
-    "Reading": "penstock.extraction.reading",
-    "Sink": "penstock.extraction.box.exchange",
+    **dict.fromkeys(("Chunk", "split_pages"), "penstock.extraction.chunk"),
+    **dict.fromkeys(("ExtractedDocument", "Gap", "Page", "decode_gap", "decode_page"), "penstock.extraction.result"),
+    "SandboxPool": "penstock.extraction.sandbox.pool",
 }
 
 

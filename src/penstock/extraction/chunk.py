@@ -1,8 +1,8 @@
-"""Pages into chunks: pieces of text that are found, embedded and shown as one.
+"""Splits pages into chunks: pieces of text that are embedded, found and shown as one.
 
-A chunk is `page.text[start:stop]`, exactly. It ends where a part ends if it can: at a heading, a paragraph, a sentence, a
-word. One that begins inside a table gets the table's header put in front. The splitter's time grows with the square of a
-text without breaks, so that long parts are cut into windows first, at paragraphs where there are some.
+A chunk is exactly `page.text[start:stop]`. It ends at a heading, a paragraph, a sentence or a word, in this order of
+preference. One that begins inside a table repeats the table's header. The splitter's time grows with the square of a text
+without breaks, so long parts are cut into windows first, at paragraphs if possible.
 """
 
 from bisect import bisect_right
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.extraction.reading import Page, Table
+from penstock.extraction.result import Page, Table
 
 if TYPE_CHECKING:
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
@@ -21,7 +21,7 @@ _LONGEST_HEADING = 300
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a page; `text` is its own part, behind the header of the table in which it begins."""
+    """A piece of a page; `text` begins with the header of the table in which the piece begins, if any."""
 
     page: int
     start: int
@@ -30,7 +30,7 @@ class Chunk:
     heading: str
 
 
-def split(pages: Sequence[Page], *, size: int, overlap: int, structured: bool) -> list[Chunk]:
+def split_pages(pages: Sequence[Page], *, size: int, overlap: int, structured: bool) -> list[Chunk]:
     """Chunks of at most `size` characters (and a table's header), in order; `structured` is for Markdown and its like."""
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
@@ -51,7 +51,7 @@ def _split_page(page: Page, splitter: "TextSplitter | MarkdownSplitter", size: i
 
 
 def _outline(page: Page) -> tuple[list[int], list[str]]:
-    """Where headings are, and the path to each: `Chapter › Section`."""
+    """The offsets of headings, and the path to each: `Chapter › Section`."""
     borders: list[int] = []
     paths: list[str] = []
     above: list[tuple[int, str]] = []

@@ -1,21 +1,99 @@
-"""Which format a file has, by its content.
+"""Identifies the format of a file by its content, whatever its name says.
 
-The name is only a hint between formats that are all plain text (a Markdown file is a text file). What is recognised as
-something that nobody reads, as encrypted, or as empty ends here, with a sentence that says what it is.
+`identify` returns a media type or raises `Unsupported` with a sentence. `known_type` names the formats that the first bytes
+prove; `refusal` names those that are recognised but cannot be read. The type of a zip archive, an OLE2 file and a text follows
+from their content (office/package.py, office/compound.py, text_formats/text.py).
 """
 
+import re
 from typing import BinaryIO
 
 from penstock.errors import Encrypted, NothingInside, Unsupported
-from penstock.extraction import signature
 from penstock.extraction.office import compound
-from penstock.extraction.office.oldoffice import identify_compound
-from penstock.extraction.office.package import LOCKED, open_zip
-from penstock.extraction.office.parts import identify_zip
-from penstock.extraction.plain.encoding import decode, wide_encoding
-from penstock.extraction.plain.textkind import identify_text
+from penstock.extraction.office.compound import identify_compound
+from penstock.extraction.office.package import LOCKED, identify_zip, open_zip
+from penstock.extraction.text_formats.encoding import decode, wide_encoding
+from penstock.extraction.text_formats.text import identify_text
 
-SAMPLE = 65_536
+PDF = "application/pdf"
+RTF = "application/rtf"
+GZIP = "application/gzip"
+TAR = "application/x-tar"
+
+SAMPLE = 65_536  # bytes at both ends that are examined
+_READABLE = (
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"II*\0", "image/tiff"),
+    (0, b"MM\0*", "image/tiff"),
+    (0, b"II+\0", "image/tiff"),
+    (0, b"MM\0+", "image/tiff"),
+    (0, b"GIF87a", "image/gif"),
+    (0, b"GIF89a", "image/gif"),
+    (0, b"{\\rtf", RTF),
+    (0, b"\x1f\x8b\x08", GZIP),
+    (257, b"ustar", TAR),
+)
+
+_SOUND, _FILM, _FONT = "a sound recording", "a video", "a font"
+_UNREADABLE = (
+    (0, b"\x7fELF", "a Linux program"),
+    (0, b"\xfe\xed\xfa\xce", "a macOS program"),
+    (0, b"\xfe\xed\xfa\xcf", "a macOS program"),
+    (0, b"\xce\xfa\xed\xfe", "a macOS program"),
+    (0, b"\xcf\xfa\xed\xfe", "a macOS program"),
+    (0, b"\xca\xfe\xba\xbe", "a compiled program (Java or macOS)"),
+    (0, b"\0asm", "a WebAssembly program"),
+    (0, b"dex\n03", "an Android program"),
+    (0, b"L\0\0\0\x01\x14\x02\0", "a Windows shortcut"),
+    (0, b"ID3", _SOUND),
+    (0, b"fLaC", _SOUND),
+    (0, b"OggS", _SOUND),
+    (0, b"MThd", "a MIDI file"),
+    (0, b"FORM", "a sound recording or an old Amiga file"),
+    (0, b"\x1aE\xdf\xa3", _FILM),
+    (0, b"FLV\x01", _FILM),
+    (0, b"\0\0\x01\xba", _FILM),
+    (0, b"\0\0\x01\xb3", _FILM),
+    (0, b"0&\xb2u\x8ef\xcf\x11", "a Windows Media file"),
+    (0, b"wOFF", _FONT),
+    (0, b"wOF2", _FONT),
+    (0, b"OTTO", _FONT),
+    (0, b"\0\1\0\0\0", _FONT),
+    (0, b"ttcf", _FONT),
+    (0, b"SQLite format 3\0", "an SQLite database"),
+    (4, b"Standard Jet DB", "an Access database"),
+    (4, b"Standard ACE DB", "an Access database"),
+    (0, b"PAR1", "a Parquet table"),
+    (0, b"!BDN", "an Outlook mailbox (PST); export its messages as EML or MSG"),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive; unpack it and add what is in it"),
+    (0, b"Rar!\x1a\x07", "a RAR archive; unpack it and add what is in it"),
+    (0, b"BZh", "a bzip2 archive; unpack it and add what is in it"),
+    (0, b"\xfd7zXZ\0", "an xz archive; unpack it and add what is in it"),
+    (0, b"\x28\xb5\x2f\xfd", "a Zstandard archive; unpack it and add what is in it"),
+    (0, b"MSCF", "a Windows cabinet archive; unpack it and add what is in it"),
+    (0, b"!<arch>\n", "a package or a library of programs"),
+    (0, b"\xed\xab\xee\xdb", "an RPM package"),
+    (0x8001, b"CD001", "a disk image"),
+    (0, b"8BPS", "a Photoshop drawing; export it as PDF or PNG"),
+    (0, b"AC10", "an AutoCAD drawing; export it as PDF"),
+    (0, b"AT&TFORM", "a DjVu document; convert it to PDF"),
+    (0, b"\0\0\1\0", "an icon"),
+    (0, b"gimp xcf", "a GIMP drawing; export it as PDF or PNG"),
+    (0, b"\xff\x0a", "a JPEG XL image; convert it to PNG or JPEG"),
+    (0, b"ITSF", "a Windows help file (CHM); convert it to HTML"),
+    (60, b"BOOKMOBI", "a Kindle book; convert it to EPUB"),
+    (60, b"TEXtREAd", "a Palm book; convert it to EPUB"),
+    (0, b"-----BEGIN PGP MESSAGE-----", ""),  # refused by `identify` as encrypted
+)
+_CONVERTIBLE = (
+    (0, b"\xffWPC", "application/vnd.wordperfect"),
+    (0, b"\xdb\xa5", "application/x-word-2"),
+    (0, b"\x31\xbe\0\0", "application/x-mswrite"),
+    (0, b"\x32\xbe\0\0", "application/x-mswrite"),
+)
+_PDF_HEADER = re.compile(rb"%PDF-\d")
+_PDF_SIGNS = (b"startxref", b" obj", b"/Type", b"endobj", b"trailer")
 
 
 def identify(file: BinaryIO, name: str) -> str:
@@ -38,10 +116,10 @@ def _identify(file: BinaryIO, name: str) -> str:
         return identify_compound(file)
     if head.startswith((b"PK\3\4", b"PK\5\6", b"PK\7\x08")):
         return identify_zip(open_zip(file))
-    words = signature.refusal(head)
+    words = refusal(head)
     if words:
         raise Unsupported(f"This is {words}{'' if ';' in words else ', not a document'}.")
-    known = signature.known_type(head, tail)
+    known = known_type(head, tail)
     if known:
         return known
     if is_text(head):
@@ -66,3 +144,48 @@ def _text(head: bytes, tail: bytes, name: str) -> str:
     if text.lstrip().startswith("-----BEGIN PGP MESSAGE-----"):
         raise Encrypted(LOCKED)
     return identify_text(text, decode(tail[-256:]), name)
+
+
+def known_type(head: bytes, tail: bytes) -> str:
+    """The media type that the first bytes prove, or an empty text."""
+    for at, magic, media_type in (*_READABLE, *_CONVERTIBLE):
+        if head[at : at + len(magic)] == magic:
+            return media_type
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "image/webp"
+    if head.startswith(b"BM") and len(head) > 26 and head[6:10] == b"\0\0\0\0" and head[14:18][1:] == b"\0\0\0":
+        return "image/bmp"
+    return _pdf(head, tail)
+
+
+def _pdf(head: bytes, tail: bytes) -> str:
+    """Readers take a header within the first kilobyte; a text that only talks about PDF has none of the rest."""
+    found = _PDF_HEADER.search(head[:1100])
+    if found and (found.start() == 0 or any(sign in head or sign in tail for sign in _PDF_SIGNS)):
+        return PDF
+    return ""
+
+
+def refusal(head: bytes) -> str:
+    """The name of a format that cannot be read, such as "a Windows program", or an empty text."""
+    for at, magic, words in _UNREADABLE:
+        if words and head[at : at + len(magic)] == magic and _is_binary(head):
+            return words
+    if head.startswith(b"MZ") and b"\0" in head[:64]:
+        return "a Windows program"
+    if head.startswith(b"RIFF") and head[8:12] in {b"WAVE", b"AVI "}:
+        return _SOUND if head[8:12] == b"WAVE" else _FILM
+    if head[4:8] == b"ftyp":
+        return "an image of a kind (HEIF, AVIF) that needs converting to PNG or JPEG" if _still(head) else _FILM
+    if head[:2] in {b"\xff\xfb", b"\xff\xf3", b"\xff\xf2", b"\xff\xf1", b"\xff\xf9"} and _is_binary(head):
+        return _SOUND
+    return ""
+
+
+def _still(head: bytes) -> bool:
+    return head[8:12] in {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"avif", b"avis"}
+
+
+def _is_binary(head: bytes) -> bool:
+    """Words like FORM or ID3 may begin a text, too."""
+    return any(byte < 9 or 13 < byte < 32 for byte in head[:4096])

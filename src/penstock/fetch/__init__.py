@@ -1,5 +1,3 @@
-"""The one fetcher for URLs that come from people or documents; nothing else in Penstock may follow such a URL."""
+"""The fetcher for URLs that clients or documents name; no other code of Penstock may follow such a URL."""
 
 from penstock.fetch.fetcher import Fetcher
-
-__all__ = ["Fetcher"]

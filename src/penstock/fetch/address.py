@@ -1,17 +1,27 @@
-"""Which addresses of the network may be reached: public ones, and those that `fetch.private` names.
+"""Resolves a host and checks its addresses: only public ones may be reached, and those that `fetch.private` allows.
 
-`ipaddress.is_global` does not decide: it calls multicast, IPv4 inside IPv6 (64:ff9b::/96, 2002::/16) and the relays of 6to4
-global, and differs between versions of Python. For IPv6 only 2000::/3 is public at all, less the parts that are listed.
+A name is resolved once, so that the addresses that were checked are those that are connected to. `ipaddress.is_global` is not
+used: it calls multicast, IPv4 inside IPv6 (64:ff9b::/96, 2002::/16) and the relays of 6to4 global, and differs between versions
+of Python. For IPv6 only 2000::/3 is public at all, less the parts that are listed.
 """
 
-from collections.abc import Iterable
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Self
 
+from penstock.errors import FetchFailed, FetchRefused
+from penstock.fetch.target import Target
+
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
+_THREADS = ThreadPoolExecutor(8, thread_name_prefix="fetch-resolve")
+_NO_SUCH_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 _SPECIAL: dict[str, tuple[str, ...]] = {
     "an unspecified": ("0.0.0.0/8", "::/128"),
     "a loopback": ("127.0.0.0/8", "::1/128"),
@@ -47,7 +57,7 @@ PUBLIC_V6 = IPv6Network("2000::/3")
 
 
 def special_kind(address: Address) -> str | None:
-    """What is special about an address, such as `a private`; None for a public one."""
+    """The kind of a special address, such as `a private`; None for a public one."""
     for network, kind in SPECIAL:
         if address in network:
             return kind
@@ -55,8 +65,8 @@ def special_kind(address: Address) -> str | None:
 
 
 @dataclass(frozen=True)
-class Exceptions:
-    """What `fetch.private` allows: hosts wherever they lead, and networks whoever leads there."""
+class PrivateAllowlist:
+    """The entries of `fetch.private`: hosts with any address, and networks of any host."""
 
     hosts: frozenset[str]
     networks: tuple[Network, ...]
@@ -73,9 +83,45 @@ class Exceptions:
         return cls(frozenset(hosts), tuple(networks))
 
     def refusal(self, host: str, address: str) -> str | None:
-        """The kind of a special address that nobody has allowed; None when it may be reached."""
+        """The kind of a special address that is not allowed; None when it may be reached."""
         found = ip_address(address)
         kind = special_kind(found)
         if kind is None or host in self.hosts or any(found in network for network in self.networks):
             return None
         return kind
+
+
+async def look_up(host: str, port: int) -> list[str]:
+    """Resolve by the system, in threads of its own."""
+    found = await asyncio.get_running_loop().run_in_executor(
+        _THREADS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    )
+    return [str(address[0]) for *_, address in found]
+
+
+async def checked_addresses(target: Target, resolve: Resolve, allowlist: PrivateAllowlist, timeout: float) -> list[str]:
+    """Every address of the host, all of them allowed; one that is not refuses the whole name."""
+    addresses = [target.host] if target.is_address else await _resolved(target, resolve, timeout)
+    for address in addresses:
+        if kind := allowlist.refusal(target.host, address):
+            # Without the address: clients must not learn about the internal network.
+            raise FetchRefused(
+                f"{target.host} leads to {kind} address, which is not fetched from. "
+                "Whoever runs Penstock can allow it in fetch.private."
+            )
+    return addresses
+
+
+async def _resolved(target: Target, resolve: Resolve, timeout: float) -> list[str]:
+    try:
+        async with asyncio.timeout(timeout):
+            addresses = await resolve(target.host, target.port)
+    except TimeoutError:
+        raise FetchFailed(f"No name server told the address of {target.host} in time.") from None
+    except (OSError, UnicodeError) as error:
+        if isinstance(error, UnicodeError) or error.errno in _NO_SUCH_NAME:
+            raise FetchRefused(f"There is no host {target.host}: correct the URL.") from error
+        raise FetchFailed(f"The address of {target.host} cannot be found just now: {error.strerror}.") from error
+    if not addresses:
+        raise FetchRefused(f"The host {target.host} has no address: correct the URL.")
+    return list(dict.fromkeys(addresses))

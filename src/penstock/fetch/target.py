@@ -1,7 +1,7 @@
-"""A URL that may be followed: http or https, an allowed port, no password, and a host in one spelling only.
+"""Checks URLs: http or https, an allowed port, no password, and a host in one spelling only.
 
-Programs read odd hosts in different ways (0x7f.1, 2130706433, 0177.0.0.1 are all 127.0.0.1 to some). So a host that ends in
-a number must be an IPv4 address in its usual form, IDNA comes before every check, and a trailing dot is dropped.
+Programs parse odd hosts in different ways (0x7f.1, 2130706433, 0177.0.0.1 are all 127.0.0.1 to some). So a host that ends in
+a number must be an IPv4 address in its usual form, IDNA is applied before every check, and a trailing dot is dropped.
 """
 
 import re
@@ -22,7 +22,7 @@ _UNSEEN = re.compile(r"[\x00-\x20\x7f-\xa0\ud800-\udfff\\]")
 
 @dataclass(frozen=True)
 class Target:
-    """Where to go, as it was checked."""
+    """A checked URL."""
 
     url: URL
     host: str  # ASCII, small letters; an IPv6 address without brackets

@@ -1,17 +1,50 @@
-"""Memos: conversations come in as messages of streams, and what is worth remembering of them is kept, merged and superseded."""
+"""Memos: sentences worth remembering of the conversations in streams; they are merged, and superseded by newer ones."""
 
-from penstock.memos.memo import Harvest as Harvest
-from penstock.memos.memo import Overtaken as Overtaken
-from penstock.memos.memo import Question as Question
-from penstock.memos.memo import Shown as Shown
-from penstock.memos.memo import find_memos as find_memos
-from penstock.memos.memo import list_memos as list_memos
-from penstock.memos.memo import show_memos as show_memos
-from penstock.memos.message import Message as Message
-from penstock.memos.streams import Posted as Posted
-from penstock.memos.streams import Stream as Stream
-from penstock.memos.streams import delete_message as delete_message
-from penstock.memos.streams import find_stream as find_stream
-from penstock.memos.streams import list_streams as list_streams
-from penstock.memos.streams import mark_deleted as mark_deleted
-from penstock.memos.streams import post as post
+from penstock.memos.batch import (
+    PAIRS,
+    MessageBatch,
+    find_question,
+    find_schema,
+    forget_answers,
+    forget_questions,
+    is_asking,
+    judge_question,
+    judge_schema,
+    read_batch,
+)
+from penstock.memos.candidates import Candidate, Pair, choose_pairs, read_candidates, read_verdicts
+from penstock.memos.memo import (
+    BatchAnswer,
+    BatchOvertaken,
+    Memo,
+    MemoMessage,
+    MemoQuestion,
+    find_memos,
+    list_memos,
+    nearest_live,
+    save,
+)
+from penstock.memos.streams import (
+    BATCH,
+    MESSAGES_MAX,
+    Message,
+    Posted,
+    Stream,
+    StreamMessage,
+    batch_key,
+    batch_of,
+    delete_message,
+    deleted_streams,
+    find_stream,
+    list_messages,
+    list_streams,
+    mark_deleted,
+    post,
+    read_payload,
+    removal_key,
+    remove_memos,
+    remove_messages,
+    remove_stream,
+    share_of_memos,
+    streams_waiting,
+)

@@ -37,3 +37,7 @@ with under_way as (
   update penstock.jobs set args = '{}' where fanout = any (:fanouts::bigint[])
 )
 update penstock.job_history set args = '{}', result = null where fanout = any (:fanouts::bigint[])
+
+-- name: is_asking
+-- Whether a question of these fan-outs is under way: its answer would be kept when it comes.
+select exists (select from penstock.jobs where fanout = any (:fanouts::bigint[]) and state <> 'dead')

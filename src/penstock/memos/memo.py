@@ -1,28 +1,24 @@
-"""Memos: what was worth remembering, written with the mark of how far its stream has been read, and found again.
+"""Memos: written together with how far their stream has been read, listed, and searched by words and by meaning.
 
-    async with ctx.finish() as tx:
-        await save(tx, harvest, …)                # memos, messages, vectors, what they merge and supersede, and `done`
-    found = await find_memos(database, models, Question("what is the gate made of", "default"), chosen)
-
-The SQL is in memo.sql and, of the stream, in batch.sql.
+async with ctx.finish() as tx:
+    await save(tx, answer, …)                 # memos, messages, vectors, what they merge and supersede, and `done`
+found = await find_memos(database, models, MemoQuestion("what is the gate made of", "default"), chosen)
 """
 
-import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from penstock.database import Database, Session, Statement, statements
-from penstock.memos.batch import Batch, forget_questions
-from penstock.memos.batch import sql as batch_sql
-from penstock.memos.finding import Finding
-from penstock.memos.verdict import NEAR, Node, Outcome, Pair, decide
+from pydantic import Field
+
+from penstock.database import Database, Session, statements
+from penstock.memos.batch import MessageBatch, advance, forget_questions
+from penstock.memos.candidates import NEAR, Candidate, MemoNode, MergeOutcome, Pair, decide
 from penstock.models import Models
-from penstock.search.likeness import Likeness, templates, written
-from penstock.search.rank import Ranking, fuse
-from penstock.settings.memos import MemoSettings
+from penstock.search import RowSearch, RowVectors, embed_question, written
+from penstock.settings import MemoSettings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,44 +27,55 @@ if TYPE_CHECKING:
 sql = statements(__file__)
 
 STREAMS = 1_000  # that are searched by meaning when none is named: those that were last written to
-DEPTH = 200  # of each ranking
-SHOWN = 500  # characters of a message beside a memo
+SEARCH = RowSearch("memos", depth=200, looked_at=200, weight=1.0, least=0.0)
+SHOWN = 500  # characters of a message that are shown with a memo
 
 
-class Overtaken(Exception):
-    """The stream is gone, or somebody else has made memos of this batch; nothing was written."""
+class BatchOvertaken(Exception):
+    """The stream is gone, or another job has made memos of this batch; nothing was written."""
 
 
 @dataclass(frozen=True)
-class Harvest:
-    """All that the model has said of a batch."""
+class BatchAnswer:
+    """The model's answers about a batch."""
 
-    batch: Batch
-    findings: Sequence[Finding]
+    batch: MessageBatch
+    candidates: Sequence[Candidate]
     pairs: Sequence[Pair] = ()
     verdicts: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A memo for a person."""
+class MemoMessage:
+    """A message that a memo was made of; of its text, the beginning."""
+
+    number: int
+    message_id: str
+    author: str
+    at: datetime | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    """A memo, with the messages that it was made of."""
 
     id: int
     stream: str
     text: str
     kind: str
     confidence: float
-    state: str
-    merged_into: int | None
-    superseded_by: int | None
-    llm: str
+    state: Literal["live", "merged", "superseded"]
+    merged_into: Annotated[int | None, Field(description="The memo that says the same.")]
+    superseded_by: Annotated[int | None, Field(description="The memo that contradicts it, and is newer.")]
+    llm: Annotated[str, Field(description="The language model that wrote it.")]
     created_at: datetime
     changed_at: datetime
-    messages: list[dict[str, Any]] = field(default_factory=list)  # number, message_id, author, at, text
+    messages: list[MemoMessage]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class MemoQuestion:
     """What is looked for, and where."""
 
     text: str
@@ -82,10 +89,10 @@ class Question:
 
 
 async def nearest_live(
-    session: Session, likeness: Likeness, stream: int, vectors: "NDArray[np.float32]", alike: float
+    session: Session, row_vectors: RowVectors, stream: int, vectors: "NDArray[np.float32]", alike: float
 ) -> dict[int, list[tuple[int, str, float]]]:
     """For each vector, by its place, the nearest live memos of the stream: number, text, cosine."""
-    statement = await _about(session, likeness, sql.nearest_live)
+    statement = (await row_vectors.in_schema(session)).named(sql.nearest_live)
     asked = [written(vector) for vector in vectors]
     found: dict[int, list[tuple[int, str, float]]] = {}
     for row in await statement(session, asked=asked, stream=stream, most=NEAR, alike=alike):
@@ -93,64 +100,57 @@ async def nearest_live(
     return found
 
 
-async def _about(session: Session, likeness: Likeness, statement: Statement) -> Statement:
-    """The statement with the names of this model's table, which `Likeness` has checked."""
-    schema = await templates.vector_schema.value(session)
-    named = copy.copy(statement)
-    named.text = named.text.replace("near_table", f'"{likeness.of}_near_{likeness.model}"')
-    named.text = named.text.replace("vector_schema", str(schema))
-    return named
-
-
 async def save(
     tx: Session,
-    harvest: Harvest,
+    answer: BatchAnswer,
     vectors: "NDArray[np.float32]",
     *,
     job: int,
-    likeness: Likeness,
+    row_vectors: RowVectors,
 ) -> int:
-    """Write a harvest, and how far the stream has been read; the number of its newest message. `Overtaken` writes nothing."""
-    batch = harvest.batch
-    last = await batch_sql.advance.value(tx, stream=batch.stream, after=batch.after, upto=batch.upto)
+    """Write the memos of a batch, and how far the stream has been read; the number of its newest message."""
+    batch = answer.batch
+    last = await advance(tx, batch)
     if last is None:
-        raise Overtaken
-    if harvest.findings:
-        await _write(tx, harvest, vectors, job, likeness)
+        raise BatchOvertaken
+    if answer.candidates:
+        await _write(tx, answer, vectors, job, row_vectors)
     await forget_questions(tx, job)
-    return int(last)
+    return last
 
 
-async def _write(tx: Session, harvest: Harvest, vectors: "NDArray[np.float32]", job: int, likeness: Likeness) -> None:
+async def _write(
+    tx: Session, answer: BatchAnswer, vectors: "NDArray[np.float32]", job: int, row_vectors: RowVectors
+) -> None:
     found = await sql.what_is_left.first(
         tx,
-        stream=harvest.batch.stream,
-        messages=sorted({seq for finding in harvest.findings for seq in finding.messages}),
-        memos=[pair.older.number for pair in harvest.pairs if not pair.older.is_new],
-        count=len(harvest.findings),
+        stream=answer.batch.stream,
+        messages=sorted({seq for candidate in answer.candidates for seq in candidate.messages}),
+        memos=[pair.older.number for pair in answer.pairs if not pair.older.is_new],
+        count=len(answer.candidates),
     )
     assert found is not None  # noqa: S101  it is a list of lists
     left = set(found["messages"])
-    present = [place for place, finding in enumerate(harvest.findings) if not left.isdisjoint(finding.messages)]
+    present = [place for place, candidate in enumerate(answer.candidates) if not left.isdisjoint(candidate.messages)]
     if present:
-        outcome = decide(harvest.pairs, harvest.verdicts, set(found["memos"]), present)
+        outcome = decide(answer.pairs, answer.verdicts, set(found["memos"]), present)
         ids = sorted(found["ids"])[: len(present)]
-        await _Rows(harvest, outcome, dict(zip(present, ids, strict=True))).write(tx, left, job)
-        await likeness.put(tx, harvest.batch.stream, ids, vectors[present])
+        await _Rows(answer, outcome, dict(zip(present, ids, strict=True))).write(tx, left, job)
+        await row_vectors.put(tx, answer.batch.stream, ids, vectors[present])
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A harvest as rows: findings by their place have numbers now."""
+    """A answer as rows: candidates by their place have numbers now."""
 
-    harvest: Harvest
-    outcome: Outcome
+    answer: BatchAnswer
+    outcome: MergeOutcome
     ids: Mapping[int, int]
 
     async def write(self, tx: Session, left: set[int], job: int) -> None:
-        batch, findings = self.harvest.batch, [self.harvest.findings[place] for place in self.ids]
+        batch, candidates = self.answer.batch, [self.answer.candidates[place] for place in self.ids]
         merged = [self._number(self.outcome.merged.get(place)) for place in self.ids]
-        superseded = [self._number(self.outcome.superseded.get(Node(True, place))) for place in self.ids]
+        superseded = [self._number(self.outcome.superseded.get(MemoNode(True, place))) for place in self.ids]
         await sql.add_memos.run(
             tx,
             tenant=batch.tenant,
@@ -159,9 +159,9 @@ class _Rows:
             llm=batch.llm,
             job=job,
             ids=list(self.ids.values()),
-            texts=[finding.text for finding in findings],
-            kinds=[finding.kind for finding in findings],
-            confidences=[finding.confidence for finding in findings],
+            texts=[candidate.text for candidate in candidates],
+            kinds=[candidate.kind for candidate in candidates],
+            confidences=[candidate.confidence for candidate in candidates],
             merged=merged,
             superseded=superseded,
         )
@@ -177,11 +177,11 @@ class _Rows:
         links = set()
         for place, number in self.ids.items():
             holder = self._number(self.outcome.merged.get(place))
-            for seq in left.intersection(self.harvest.findings[place].messages):
+            for seq in left.intersection(self.answer.candidates[place].messages):
                 links |= {(number, seq)} if holder is None else {(number, seq), (holder, seq)}
         return links
 
-    def _number(self, node: Node | None) -> int | None:
+    def _number(self, node: MemoNode | None) -> int | None:
         if node is None:
             return None
         return self.ids[node.number] if node.is_new else node.number
@@ -192,27 +192,23 @@ class _Rows:
 
 async def list_memos(
     session: Session, *, tenant: str, stream: int | None = None, after: int = 0, most: int = 100, every: bool = False
-) -> list[Shown]:
+) -> list[Memo]:
     """By number."""
     rows = await sql.list_memos(session, tenant=tenant, stream=stream, after=after, most=most, every=every)
     return await show_memos(session, [row["id"] for row in rows], tenant=tenant, every=every)
 
 
-async def find_memos(database: Database, models: Models, question: Question, chosen: MemoSettings) -> list[Shown]:
+async def find_memos(database: Database, models: Models, question: MemoQuestion, chosen: MemoSettings) -> list[Memo]:
     """The memos that answer best, by words and by meaning."""
-    [vector] = await models.open(chosen.model).embed([question.text])
-    ids = await database.pool.repeat(
-        partial(
-            _rank, question=question, vector=vector, language=chosen.language, likeness=Likeness("memos", chosen.model)
-        )
-    )
+    asked = await embed_question(models, question.text, [chosen.model])
+    ids = await database.pool.repeat(partial(_rank, question=question, asked=asked, language=chosen.language))
     return await database.pool.repeat(
         partial(show_memos, ids=ids[: question.k], tenant=question.tenant, every=question.every)
     )
 
 
 async def _rank(
-    session: Session, question: Question, vector: "NDArray[np.float32]", language: str, likeness: Likeness
+    session: Session, question: MemoQuestion, asked: "Mapping[str, NDArray[np.float32]]", language: str
 ) -> list[int]:
     rows = await sql.find_words(
         session,
@@ -221,34 +217,26 @@ async def _rank(
         tenant=question.tenant,
         stream=question.stream,
         every=question.every,
-        most=DEPTH,
+        most=SEARCH.depth,
     )
     streams = [question.stream] if question.stream is not None else []
     if not streams:
         recent = await sql.recent_streams(session, tenant=question.tenant, most=STREAMS)
         streams = [row["id"] for row in recent]
-    near = await likeness.nearest(session, streams, vector, DEPTH)
-    known = [number for number, cosine in near if cosine > 0]
-    if not question.every:
-        live = {row["id"] for row in await sql.live_memos(session, ids=known)}
-        known = [number for number in known if number in live]
-    if not rows and not known:
-        return []
-    fused = fuse([(_ranking([row["id"] for row in rows]), 1.0), (_ranking(known), 1.0)])
-    return [int(number) for number in fused.keys]
+
+    async def visible(ids: list[int]) -> set[int]:
+        return set(ids) if question.every else {row["id"] for row in await sql.live_memos(session, ids=ids)}
+
+    words = [(row["id"], 0.0) for row in rows]
+    ranking = await SEARCH.rank(session, streams, words, asked, visible)
+    return [int(number) for number in ranking.keys]
 
 
-def _ranking(ids: Sequence[int]) -> Ranking:
-    import numpy as np
-
-    return Ranking(np.array(ids, dtype=np.int64), np.linspace(1.0, 0.0, len(ids)))
-
-
-async def show_memos(session: Session, ids: Sequence[int], *, tenant: str, every: bool = True) -> list[Shown]:
+async def show_memos(session: Session, ids: Sequence[int], *, tenant: str, every: bool = True) -> list[Memo]:
     """In the order of their numbers given, each with its messages; those that are not there are left out."""
     rows = {row["id"]: row for row in await sql.show_memos(session, ids=list(ids), tenant=tenant, every=every)}
-    messages: dict[int, list[dict[str, Any]]] = {}
+    messages: dict[int, list[MemoMessage]] = {}
     for row in await sql.messages_of(session, ids=list(rows), length=SHOWN):
-        told = {"number": row["seq"], **{key: row[key] for key in ("message_id", "author", "at", "text")}}
+        told = MemoMessage(row["seq"], row["message_id"], row["author"], row["at"], row["text"])
         messages.setdefault(row["memo_id"], []).append(told)
-    return [Shown(**rows[number], messages=messages.get(number, [])) for number in ids if number in rows]
+    return [Memo(**rows[number], messages=messages.get(number, [])) for number in ids if number in rows]

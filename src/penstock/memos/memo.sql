@@ -1,4 +1,4 @@
--- `near_table` and `vector_schema` are put in by memo.py, as likeness.py does it.
+-- `near_table` and `vector_schema` are replaced by `Likeness.named`.
 
 -- name: nearest_live
 -- For each of these vectors the nearest live memos of one stream.

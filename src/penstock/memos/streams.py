@@ -3,68 +3,162 @@
     async with app.transaction() as tx:
         posted = await post(tx, "support-7", [Message("m1", "The gate is of oak.", "Ann")], tenant="default", most=10_000)
 
-A message that came before is the same message; one with the number of another and other content is refused, and with it all
-that came in the same request. Whoever changes a stream holds the lock of its row. The SQL is in streams.sql.
+A message with the message_id of an earlier one is the same message; with other content it is refused, and with it all that came
+in the same request. Every change of a stream locks its row.
 """
 
 import json
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
 from asyncpg import Record
+from pydantic import Field
 
 from penstock.database import Session, statements
-from penstock.documents.naming import share_of
+from penstock.documents import share_of
 from penstock.errors import BadValue, NotFound, QueueFull, WrongState
-from penstock.memos.message import MESSAGES_MAX, Message, check_message, check_stream_name
 
 sql = statements(__file__)
 
+NAME_MAX = 200  # bytes of a stream's name
+ID_MAX = 1_000  # bytes of a message_id
+AUTHOR_MAX = 200  # bytes
+TEXT_MAX = 100_000  # bytes
+MESSAGES_MAX = 1_000  # in one request
 SHARE = "memos"
-COME_AGAIN = 30.0  # seconds, for who sends more than memos are made of
-BITE = 1_000  # rows that are removed in one transaction
-TRIES = 5  # at a stream that others make and delete at the same time
+RETRY_AFTER = 30.0  # seconds, when a client sends faster than memos are made
+BATCH = 1_000  # rows that are removed in one transaction
+TRIES = 5  # at a stream that is made and deleted concurrently
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a conversation, as a client sends it."""
+
+    message_id: str  # the sender's: the same one again is the same message
+    text: str
+    author: str = ""
+    at: datetime | None = None  # with a time zone
+
+
+def check_stream_name(text: str) -> str:
+    """The name as it is kept: printable, without slashes, for it is part of addresses."""
+    name = unicodedata.normalize("NFC", text).strip()
+    if not name or not name.isprintable() or "/" in name or "\\" in name or name in {".", ".."}:
+        raise BadValue(f"A stream cannot be called {name[:60]!r}: use printable characters, and no slashes.")
+    _bounded("The name of the stream", name, NAME_MAX)
+    return name
+
+
+def check_message(message: Message) -> Message:
+    """The message itself, if it can be kept."""
+    if not message.message_id:
+        raise BadValue("A message needs a message_id: the number that its sender gives it, by which it is known again.")
+    if not message.text.strip():
+        raise BadValue(f"The message {message.message_id[:100]!r} has no text: leave it out.")
+    _bounded("The message_id", message.message_id, ID_MAX)
+    _bounded("The author", message.author, AUTHOR_MAX)
+    _bounded(f"The text of the message {message.message_id[:100]!r}", message.text, TEXT_MAX)
+    return message
+
+
+def _bounded(what: str, text: str, most: int) -> None:
+    if "\0" in text:
+        raise BadValue(f"{what} has a NUL in it, which cannot be kept: remove it.")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise BadValue(f"{what} has half of a character in it: send it as UTF-8.") from None
+    if size > most:
+        raise BadValue(f"{what} takes {size:,} bytes, more than {most:,}: shorten it.")
+
+
+def read_payload(payload: Mapping[str, Any], message_id: str, source: str) -> tuple[str, Message]:
+    """The stream and the message that a source has brought: `text`, and if it likes `stream`, `author` and `at`."""
+    stream, text, author, at = (payload.get(key) for key in ("stream", "text", "author", "at"))
+    if not isinstance(text, str):
+        raise BadValue("The message has no text: give it as `text`.")
+    for key, value in (("stream", stream), ("author", author)):
+        if value is not None and not isinstance(value, str | int):
+            raise BadValue(f"The {key} of the message is not a text.")
+    message = Message(message_id, text, "" if author is None else str(author), _time(at))
+    return check_stream_name(str(stream) if stream not in (None, "") else source), check_message(message)
+
+
+def _time(value: object) -> datetime | None:
+    """ISO 8601, UTC where it does not say otherwise."""
+    if value in (None, ""):
+        return None
+    try:
+        found = datetime.fromisoformat(str(value))
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise BadValue(
+            f"The time {str(value)[:50]!r} of the message cannot be read: write 2026-11-17T18:00:00Z."
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class PostedMessage:
+    """A message that is kept."""
+
+    message_id: str
+    number: Annotated[int, Field(description="Its number in the stream.")]
+    created: Annotated[bool, Field(description="False: it came before.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """What became of messages: for each its number in the stream, and whether it is new."""
+    """What became of messages."""
 
-    stream: int
-    name: str
-    messages: list[tuple[str, int, bool]]
-    waiting: int  # messages of which no memos have been made
+    stream_id: Annotated[int, Field(exclude=True)]
+    stream: str
+    messages: list[PostedMessage]
+    waiting: Annotated[int, Field(description="Messages of the stream of which no memos have been made yet.")]
 
     @property
     def new(self) -> int:
-        return sum(created for _, _, created in self.messages)
+        return sum(each.created for each in self.messages)
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream, and how it is."""
+    """A stream, and how far memos have been made of it."""
 
-    id: int
+    id: Annotated[int, Field(exclude=True)]
     name: str
-    last: int
-    done: int
-    memos: int  # that are live
-    state: str  # idle, waiting, working, failed
-    reason: str  # why it does not go on
-    job: int | None  # that makes the next memos
+    last: Annotated[int, Field(description="The number of its newest message.")]
+    done: Annotated[int, Field(description="The number up to which memos have been made.")]
+    waiting: int
+    memos: Annotated[int, Field(description="That are live.")]
+    state: Literal["idle", "waiting", "working", "failed"]
+    reason: Annotated[str, Field(description="Why it does not go on, if it does not.")]
+    job: Annotated[int | None, Field(description="The job that makes the next memos.")]
     waits_since: datetime | None
     created_at: datetime
     posted_at: datetime | None
+    why: Annotated[
+        str, Field(description="Of a stream that is shown by itself: where its next batch is, in a sentence.")
+    ] = ""
 
-    @property
-    def waiting(self) -> int:
-        return self.last - self.done
+
+@dataclass(frozen=True, slots=True)
+class StreamMessage:
+    """A message of a stream."""
+
+    number: int
+    message_id: str
+    author: str
+    text: str
+    at: datetime | None
+    received_at: datetime
 
 
 def batch_key(stream: int, after: int) -> str:
-    """Of the one job that makes memos of the messages behind this one; streams.sql looks for it."""
+    """The unique key of the job that makes memos of the messages after this one; streams.sql finds the job by it."""
     return f"memo {stream} after {after}"
 
 
@@ -73,11 +167,11 @@ def removal_key(stream: int) -> str:
 
 
 def share_of_memos(tenant: str) -> str:
-    """Whose work it is: each tenant gets its turn."""
+    """The fairness key of a tenant's memos."""
     return share_of(tenant, SHARE)
 
 
-# -- coming in ------------------------------------------------------------------------------------------------------------
+# -- intake ---------------------------------------------------------------------------------------------------------------
 
 
 async def post(tx: Session, name: str, messages: Sequence[Message], *, tenant: str, most: int) -> Posted:
@@ -94,13 +188,13 @@ async def post(tx: Session, name: str, messages: Sequence[Message], *, tenant: s
         raise QueueFull(
             f"{waiting:,} messages of the stream {name} wait for memos to be made of them, and memos.waiting allows {most:,}: "
             "send these again later.",
-            retry_after=COME_AGAIN,
+            retry_after=RETRY_AFTER,
         )
     if new:
         await sql.add_messages.run(tx, tenant=tenant, stream=stream["id"], last=stream["last"], **_columns(new))
         await sql.note_posted.run(tx, stream=stream["id"], count=len(new))
     numbers = known | {message.message_id: stream["last"] + turn for turn, message in enumerate(new, 1)}
-    told = [(key, numbers[key], key not in known) for key in came]
+    told = [PostedMessage(key, numbers[key], key not in known) for key in came]
     return Posted(stream["id"], name, told, waiting + len(new))
 
 
@@ -144,7 +238,7 @@ def _columns(messages: Sequence[Message]) -> dict[str, list[Any]]:
     }
 
 
-# -- looking --------------------------------------------------------------------------------------------------------------
+# -- queries --------------------------------------------------------------------------------------------------------------
 
 
 async def list_streams(session: Session, *, tenant: str, after: str = "", most: int = 100) -> list[Stream]:
@@ -165,9 +259,21 @@ async def find_stream(session: Session, name: str, *, tenant: str) -> Stream:
     return _stream(rows[0], trouble or "")
 
 
+async def list_messages(session: Session, stream: int, *, after: int = 0, most: int = 100) -> list[StreamMessage]:
+    """By number."""
+    rows = await sql.list_messages(session, stream=stream, after=after, most=most)
+    return [StreamMessage(**row) for row in rows]
+
+
+async def streams_waiting(session: Session, *, since: datetime | None, after: int, most: int) -> list[Record]:
+    """A page of streams with messages of which no memos have been made, the longest wait first; `ordered` with a job."""
+    return await sql.streams_waiting(session, since=since, after=after, most=most)
+
+
 def _stream(row: Record, trouble: str) -> Stream:
     error = json.loads(row["error"]) if row["error"] else {}
-    state, reason = "idle", ""
+    state: Literal["idle", "waiting", "working", "failed"] = "idle"
+    reason = ""
     if row["last"] > row["done"]:
         if row["job"] is None:
             state, reason = "waiting", trouble
@@ -182,6 +288,7 @@ def _stream(row: Record, trouble: str) -> Stream:
         row["name"],
         row["last"],
         row["done"],
+        row["last"] - row["done"],
         row["memos"],
         state,
         reason,
@@ -196,11 +303,39 @@ def _stream(row: Record, trouble: str) -> Stream:
 
 
 async def mark_deleted(tx: Session, name: str, *, tenant: str) -> int:
-    """Let nobody see it any more; a job removes it (pipelines/memo.py). Its number."""
+    """Hide a stream; a job removes it (pipelines/memos.py). Its id."""
     number = await sql.mark_deleted.value(tx, tenant=tenant, name=check_stream_name(name))
     if number is None:
         raise NotFound(f"There is no stream {name[:200]}: a stream is made by its first message.")
     return int(number)
+
+
+async def deleted_streams(session: Session, most: int) -> list[Record]:
+    """Streams that are deleted and not yet removed: id and tenant."""
+    return await sql.deleted_streams(session, most=most)
+
+
+async def remove_memos(tx: Session, stream: int) -> int:
+    """Remove a batch of a deleted stream's memos; how many. Fewer than `BATCH` were the last ones."""
+    removed: int = await sql.remove_memos.value(tx, stream=stream, most=BATCH)
+    return removed
+
+
+async def remove_messages(tx: Session, stream: int) -> int:
+    """The same for its messages."""
+    removed: int = await sql.remove_messages.value(tx, stream=stream, most=BATCH)
+    return removed
+
+
+async def remove_stream(tx: Session, stream: int) -> None:
+    """Remove a deleted stream that has neither memos nor messages any more."""
+    await sql.remove_stream.run(tx, stream=stream)
+
+
+async def batch_of(tx: Session, stream: int) -> int | None:
+    """The job that would make the next memos of a deleted stream."""
+    job: int | None = await sql.batch_of.value(tx, stream=stream)
+    return job
 
 
 async def delete_message(tx: Session, name: str, seq: int, *, tenant: str) -> None:

@@ -55,7 +55,7 @@ where stream.waits_since is not null and stream.deleted_at is null
 order by stream.waits_since, stream.id limit :most
 
 -- name: list_messages
-select seq, message_id, author, text, at, received_at from penstock.messages
+select seq as number, message_id, author, text, at, received_at from penstock.messages
 where stream_id = :stream and seq > :after order by seq limit :most
 
 -- -- deletion -------------------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ MINILM = "minilm"
 
 
 @dataclass(frozen=True)
-class Known:
-    """A model that can be named, for people; `ready` is whether it can be used now."""
+class KnownModel:
+    """A model in the list of models; `ready` is whether it can be used now."""
 
     name: str
     dimensions: int
@@ -40,7 +40,7 @@ class Models:
         return self._open[name]
 
     def close(self) -> None:
-        """Let the threads end. Connections need a loop for that: `aclose`."""
+        """Let the threads end. Connections need an event loop for that: `aclose`."""
         for model in self._open.values():
             if isinstance(model, LocalModel):
                 model.close()
@@ -53,7 +53,7 @@ class Models:
 
 
 def open_model(name: str, settings: Settings | None = None) -> Model:
-    """The model of this name; nothing is read and nobody is called yet."""
+    """The model of this name; no weights are read and no server is called yet."""
     if name == BUILT_IN:
         return LocalModel(name, 256, load_static)
     if name == MINILM:
@@ -68,15 +68,15 @@ def open_model(name: str, settings: Settings | None = None) -> Model:
     raise BadSetting(f"There is no embedding model {name!r}: {_choices(settings)}.")
 
 
-def list_models(settings: Settings) -> list[Known]:
-    """All that `open_model` knows by name, the built-in one first."""
+def list_models(settings: Settings) -> list[KnownModel]:
+    """All models that `open_model` can open, the built-in one first."""
     installed = is_installed(minilm_folder(settings))
     about = "in this process" if installed else "not installed: run `penstock model install minilm`"
     return [
-        Known(BUILT_IN, 256, True, "in this process, comes with Penstock"),
-        Known(MINILM, 384, installed, about),
+        KnownModel(BUILT_IN, 256, True, "in this process, comes with Penstock"),
+        KnownModel(MINILM, 384, installed, about),
         *(
-            Known(name, chosen.dimensions, True, f"{chosen.model} at {chosen.url}")
+            KnownModel(name, chosen.dimensions, True, f"{chosen.model} at {chosen.url}")
             for name, chosen in sorted(settings.models.items())
         ),
     ]
@@ -93,7 +93,7 @@ def _choices(settings: Settings | None) -> str:
 
 @cache
 def load_static() -> Embedder:
-    """The built-in model, read once for each process: who knows that it will be needed reads it ahead."""
+    """The built-in model, read once for each process; callers that will need it can read it ahead."""
     from penstock.models.static import StaticModel
 
     return StaticModel()

@@ -1,27 +1,32 @@
-"""What a model is, and the batching of what is to be embedded in this process.
+"""Embedding models and the batching of their texts: `LocalModel` for a model in this process, `RequestBatcher` for a server.
 
-    model = open_model("static")
-    vectors = await model.embed(["one text", "another"])      # float32, one row of length 1 for each text
-
-A `LocalModel` works in a thread of its own. What is asked for while a batch runs goes out together in the next one, up to a
-number of texts; so many documents share a batch, and a single question waits for one batch at most. A remote one (remote.py)
-needs no thread.
+A batch has the texts of several callers. Of the requests to a server that may run at once, those less than half full get half,
+so that small ones are joined: most documents are small. A request has no more texts and characters than that of a single caller
+may have. When a request of several callers fails, each caller's texts are sent alone, so that none fails for another's text. A
+caller that is cancelled leaves its request to the others.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from penstock.errors import RateLimited, Unavailable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Rows = NDArray[np.float32]
+
+
 BATCH = 256  # texts: some 50 ms of the built-in model
 
 
 class Model(Protocol):
-    """A model with a name, wherever it runs."""
+    """An embedding model with a name, in this process or behind a server."""
 
     @property
     def name(self) -> str: ...
@@ -34,12 +39,12 @@ class Model(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of threads and connections; what is under way in a thread is finished."""
+        """Close threads and connections; work under way in a thread is finished."""
         ...
 
 
 class Embedder(Protocol):
-    """A model in this process; it is made and called in one thread."""
+    """The weights of a model; made and called in one thread."""
 
     def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]": ...
 
@@ -74,7 +79,7 @@ class LocalModel:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def close(self) -> None:
-        """Let the thread end; what is under way is finished."""
+        """Let the thread end; work under way is finished."""
         self._thread.shutdown(wait=False)
 
     async def aclose(self) -> None:
@@ -104,7 +109,7 @@ class LocalModel:
                     start += len(part)
 
     def _take(self) -> "list[tuple[Sequence[str], asyncio.Future[NDArray[np.float32]]]]":
-        """As many requests as fit into a batch, in their order, and at least one."""
+        """As many requests as fit into a batch, in order, and at least one."""
         count, size = 0, 0
         for texts, _ in self._asked:
             if count and size + len(texts) > self._batch:
@@ -117,3 +122,111 @@ class LocalModel:
         if self._embedder is None:
             self._embedder = self._load()
         return self._embedder.embed(texts)
+
+
+@dataclass(slots=True, eq=False)
+class PendingTexts:
+    """The texts of one caller, and the future of their rows."""
+
+    texts: list[str]
+    rows: "asyncio.Future[Rows]"
+
+    @property
+    def characters(self) -> int:
+        return sum(map(len, self.texts))
+
+    def fail(self, error: BaseException) -> None:
+        if not self.rows.done():
+            self.rows.set_exception(error)
+
+
+class RequestBatcher:
+    """Joins texts of several callers into requests, of which at most `turns` run at once."""
+
+    def __init__(self, ask: "Callable[[list[str]], Awaitable[Rows]]", turns: int, texts: int, characters: int) -> None:
+        self._ask = ask
+        self._turns = turns
+        self._texts = texts
+        self._characters = characters
+        self._waiting: deque[PendingTexts] = deque()
+        self._under_way: dict[asyncio.Task[None], bool] = {}  # whether it is a small one
+
+    async def embed(self, texts: list[str]) -> "Rows":
+        """A row for each text; texts are no more than fit into one request."""
+        caller = PendingTexts(texts, asyncio.get_running_loop().create_future())
+        self._waiting.append(caller)
+        self._begin()
+        try:
+            return await caller.rows
+        except asyncio.CancelledError:
+            if caller in self._waiting:
+                self._waiting.remove(caller)
+            raise
+
+    async def aclose(self) -> None:
+        while self._waiting:
+            self._waiting.popleft().rows.cancel()
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    def _begin(self) -> None:
+        while len(self._under_way) < self._turns and (callers := self._next()):
+            task = asyncio.create_task(self._serve(callers))
+            self._under_way[task] = self._is_small(callers)
+            task.add_done_callback(self._end)
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        del self._under_way[task]
+        self._begin()
+
+    def _next(self) -> list[PendingTexts]:
+        """The callers for the next request, in order; empty while a small one should wait for others."""
+        callers: list[PendingTexts] = []
+        texts = characters = 0
+        for caller in self._waiting:
+            texts += len(caller.texts)
+            characters += caller.characters
+            if callers and (texts > self._texts or characters > self._characters):
+                break
+            callers.append(caller)
+        if self._is_small(callers) and 2 * sum(self._under_way.values()) >= self._turns:
+            return []
+        for _ in callers:
+            self._waiting.popleft()
+        return callers
+
+    def _is_small(self, callers: list[PendingTexts]) -> bool:
+        texts, characters = (sum(len(each.texts) for each in callers), sum(each.characters for each in callers))
+        return 2 * texts < self._texts and 2 * characters < self._characters
+
+    async def _serve(self, callers: list[PendingTexts]) -> None:
+        try:
+            rows = await self._ask([text for caller in callers for text in caller.texts])
+        except asyncio.CancelledError:
+            for caller in callers:
+                caller.rows.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001  each caller gets it
+            if len(callers) > 1 and not isinstance(error, RateLimited | TimeoutError):
+                await self._serve_one_by_one(callers)
+                return
+            for caller in callers:
+                caller.fail(error)
+        else:
+            first = 0
+            for caller in callers:
+                if not caller.rows.done():
+                    caller.rows.set_result(rows[first : first + len(caller.texts)])
+                first += len(caller.texts)
+
+    async def _serve_one_by_one(self, callers: list[PendingTexts]) -> None:
+        """Find the caller whose text fails. When the server is unavailable for the first one, it is for all."""
+        first, *others = callers
+        await self._serve([first])
+        if not first.rows.cancelled() and isinstance(error := first.rows.exception(), Unavailable):
+            for caller in others:
+                caller.fail(error)
+            return
+        for caller in others:
+            await self._serve([caller])

@@ -1,11 +1,11 @@
-"""One way to the server of a model: a request with its deadline, its key, and a bound for the answer.
+"""HTTP requests to the server of a model: a deadline, a key, and a bound for the answer.
 
     endpoint = Endpoint("language model main", settings.llms["main"])
-    answered = await endpoint.post(url, body, headers, most=4 * 2**20, too_much="…")
+    reply = await endpoint.post(url, body, headers, most=4 * 2**20, too_much="…")
 
-What goes wrong on the way is told in the words of the engine. A server that cannot be reached or breaks off is `Unavailable`,
-one that is late a `TimeoutError`, which halves the level, too. The text of an exception is not passed on, for it may
-quote what was sent. A redirect is not followed, because it would take the key along.
+Errors become those of the engine: a server that cannot be reached or breaks off is `Unavailable`, a late one a `TimeoutError`;
+both lower the adaptive concurrency limit. The text of an exception is not passed on, because it may quote what was sent. A
+redirect is not followed, because it would take the key along.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Permanent, Unavailable
-from penstock.settings.llm import LlmSettings
-from penstock.settings.outside import ModelSettings
+from penstock.settings import LlmSettings, ModelSettings
 from penstock.telemetry import hide
 
 if TYPE_CHECKING:
@@ -24,8 +23,8 @@ PIECE = 64 * 2**10
 
 
 @dataclass(frozen=True)
-class Answered:
-    """What a server said, good or not."""
+class HttpReply:
+    """The answer of a server, of whatever status."""
 
     status: int
     headers: Mapping[str, str]
@@ -43,19 +42,19 @@ class Endpoint:
 
     @property
     def secret(self) -> str:
-        """The key, or nothing."""
+        """The key, or an empty text."""
         return self._settings.key.get_secret_value() if self._settings.key else ""
 
     async def post(
         self, url: str, body: dict[str, Any], headers: dict[str, str], *, most: int, too_much: str
-    ) -> Answered:
-        """The answer, of whatever status; more than `most` bytes of a good one are `Permanent`, with that sentence."""
+    ) -> HttpReply:
+        """Return the answer; more than `most` bytes with status 200 are `Permanent`, with the sentence `too_much`."""
         import aiohttp
 
         try:
             async with self._opened().post(url, json=body, headers=headers, allow_redirects=False) as response:
                 content = await self._read(response, most, too_much)
-                return Answered(response.status, response.headers, content)
+                return HttpReply(response.status, response.headers, content)
         except aiohttp.ConnectionTimeoutError:
             raise Unavailable(f"The {self._called} cannot be reached: connecting takes too long.") from None
         except TimeoutError:

@@ -1,19 +1,20 @@
-"""A model behind an OpenAI-compatible address: `POST {url}/embeddings`.
+"""An embedding model behind an OpenAI-compatible address: `POST {url}/embeddings`.
 
-Nothing of an answer is believed: its size, the order, count and dimensions of its vectors, and that they are numbers are
-checked (answer.py). What goes wrong is told in the words of the engine: `RateLimited`, `Transient` and a timeout come again,
-`Unavailable` without a charge, `Permanent` does not. Small texts of several callers share a request (together.py). The key is
-in the header of the request and nowhere else (endpoint.py).
+The rows of an answer are taken by their `index`, not by their order. A vector of another length is `Permanent`, because the
+server will return it again; an answer that is incomplete or not JSON is `Transient`, because servers and proxies break off.
 """
 
 import asyncio
+import json
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.models.answer import failure, vectors
+from penstock.errors import JobFailure, Permanent, RateLimited, Transient, Unavailable
+from penstock.models.embed import RequestBatcher
 from penstock.models.endpoint import PIECE, Endpoint
-from penstock.models.together import Together
-from penstock.settings.outside import ModelSettings
+from penstock.settings import ModelSettings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 4  # requests of one process; the limiter of the engine counts for the fleet
 NUMBER_MAX = 40  # bytes that a number of an answer may take, with its spaces
+LONGEST_REST = 3600.0  # seconds: a longer Retry-After is cut
 
 
 class RemoteModel:
@@ -31,7 +33,7 @@ class RemoteModel:
         self.dimensions = settings.dimensions
         self._settings = settings
         self._endpoint = Endpoint(f"model {name}", settings)
-        self._together = Together(self._vectors, AT_ONCE, settings.batch, settings.batch_characters)
+        self._batcher = RequestBatcher(self._vectors, AT_ONCE, settings.batch, settings.batch_characters)
 
     async def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]":
         """One row of length 1 for each text, zeros for a blank one, which servers refuse."""
@@ -40,11 +42,11 @@ class RemoteModel:
         rows = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         written = [place for place, text in enumerate(texts) if text.strip()]
         for places in batches(texts, written, self._settings.batch, self._settings.batch_characters):
-            rows[places] = await self._together.embed([texts[place] for place in places])
+            rows[places] = await self._batcher.embed([texts[place] for place in places])
         return rows
 
     async def aclose(self) -> None:
-        await self._together.aclose()
+        await self._batcher.aclose()
         await self._endpoint.aclose()
 
     async def _vectors(self, texts: list[str]) -> "NDArray[np.float32]":
@@ -58,7 +60,7 @@ class RemoteModel:
             body["dimensions"] = self.dimensions
         most = len(texts) * (self.dimensions * NUMBER_MAX + 1_000) + PIECE
         secret = self._endpoint.secret
-        answered = await self._endpoint.post(
+        reply = await self._endpoint.post(
             self._settings.url.rstrip("/") + "/embeddings",
             body,
             {"Authorization": f"Bearer {secret}"} if secret else {},
@@ -66,13 +68,13 @@ class RemoteModel:
             too_much=f"The model {self.name} answered with more than {most} bytes, which so few texts of "
             f"{self.dimensions} dimensions cannot have. Check models.{self.name}.url and dimensions.",
         )
-        if answered.status != 200:
-            raise failure(self.name, answered.status, answered.headers.get("Retry-After"), answered.content, secret)
-        return answered.content
+        if reply.status != 200:
+            raise failure(self.name, reply.status, reply.headers.get("Retry-After"), reply.content, secret)
+        return reply.content
 
 
 def batches(texts: Sequence[str], places: Sequence[int], most: int, characters: int) -> Iterator[list[int]]:
-    """The places in their order, so many texts or characters at a time; a longer text goes alone."""
+    """Batches of places in order, of at most `most` texts and `characters`; a longer text is a batch by itself."""
     batch: list[int] = []
     size = 0
     for place in places:
@@ -83,3 +85,101 @@ def batches(texts: Sequence[str], places: Sequence[int], most: int, characters: 
         size += len(texts[place])
     if batch:
         yield batch
+
+
+def vectors(name: str, content: bytes, count: int, dimensions: int) -> "NDArray[np.float32]":
+    """Rows of length 1 in the order of the texts."""
+    import numpy as np
+
+    rows = np.zeros((count, dimensions), dtype=np.float64)
+    seen: set[int] = set()
+    for index, values in _entries(name, content):
+        if not 0 <= index < count or index in seen:
+            raise Transient(f"The model {name} answered twice for one text, or for a text that was not sent.")
+        seen.add(index)
+        if len(values) != dimensions:
+            raise Permanent(
+                f"The model {name} gives vectors of {len(values)} dimensions, but models.{name}.dimensions is "
+                f"{dimensions}. Correct the setting, or the model behind the address."
+            )
+        try:
+            rows[index] = values
+        except (ValueError, TypeError, OverflowError):
+            raise Transient(f"The model {name} gave a vector with something in it that is no number.") from None
+    if len(seen) < count:
+        raise Transient(f"The model {name} gave {len(seen)} vectors for {count} texts.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    if not np.isfinite(lengths).all():
+        raise Transient(f"The model {name} gave a vector with something in it that is no number.")
+    return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+
+
+def _entries(name: str, content: bytes) -> Iterator[tuple[int, list[Any]]]:
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        raise Transient(f"The model {name} answered with something that is no JSON, or broke off.") from None
+    entries = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(entries, list):
+        raise Transient(f"The model {name} answered without vectors.")
+    for entry in entries:
+        index, values = (entry.get("index"), entry.get("embedding")) if isinstance(entry, dict) else (None, None)
+        if type(index) is not int or not isinstance(values, list):
+            raise Transient(f"The model {name} answered with an entry that has no index or no vector.")
+        yield index, values
+
+
+def failure(name: str, status: int, retry_after: str | None, content: bytes, secret: str) -> JobFailure:
+    """The error of a job for an answer with this status; the key is in none of the sentences."""
+    if status in (401, 403):  # without the server's words, which like to quote the key
+        what = "refuses the key" if secret else "wants a key"
+        return Permanent(f"The model {name} {what} ({status}). Set models.{name}.key to one that it takes.")
+    message = _message(content, secret)
+    rest = seconds(retry_after)
+    if status == 429 or (status == 503 and rest is not None):
+        return RateLimited(f"The model {name} asks for patience ({status}){message}", retry_after=rest)
+    if status >= 500:
+        return Unavailable(f"The model {name} failed ({status}){message}")
+    if status in (408, 425):
+        return Transient(f"The model {name} failed ({status}){message}")
+    return Permanent(f"The model {name} does not take the request ({status}){message}{_advice(name, status)}")
+
+
+def _advice(name: str, status: int) -> str:
+    if 300 <= status < 400:
+        return f" It has moved: set models.{name}.url to where it is now."
+    if status == 404:
+        return f" Check models.{name}.url and models.{name}.model."
+    return f" Lower models.{name}.batch or models.{name}.batch_characters." if status == 413 else ""
+
+
+def seconds(retry_after: str | None) -> float | None:
+    """A Retry-After in either of its forms: seconds or a date; None when it is neither."""
+    if not retry_after:
+        return None
+    try:
+        rest = float(retry_after)
+    except ValueError:
+        try:
+            date = parsedate_to_datetime(retry_after)
+        except ValueError:
+            return None
+        rest = (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return min(max(rest, 0.0), LONGEST_REST) if rest == rest else None  # noqa: PLR0124  NaN is not itself
+
+
+def _message(content: bytes, secret: str) -> str:
+    """The server's own sentence, short, on one line, and without the key."""
+    try:
+        answer = json.loads(content)
+        error = answer.get("error", answer)
+        message = error.get("message", "") if isinstance(error, dict) else error
+    except (ValueError, RecursionError, AttributeError):
+        message = ""
+    if not isinstance(message, str) or not message.strip():
+        return "."
+    if secret:
+        message = message.replace(secret, "***")
+    words = " ".join("".join(sign if sign.isprintable() else " " for sign in message).split())
+    return f": {words[:200].rstrip('.')}."

@@ -37,7 +37,7 @@ class StaticModel:
         folder = folder or _package_folder()
         weights = load_file(folder / "weights" / "l2_supercat_256.safetensors")["embedding.weight"]
         self._weights: NDArray[np.float32] = np.ascontiguousarray(weights, dtype=np.float32)
-        self._pieces = Pieces(
+        self._pieces = TokenCache(
             Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")).model
         )
 
@@ -61,7 +61,7 @@ class StaticModel:
         return np.frombuffer(b"".join(map(self._pieces.__getitem__, pieces)), dtype=np.int32)
 
 
-class Pieces(dict[str, bytes]):
+class TokenCache(dict[str, bytes]):
     """The tokens of each piece that was seen, as the bytes of their numbers: many are joined at once."""
 
     def __init__(self, model: Any) -> None:  # tokenizers has no types for it

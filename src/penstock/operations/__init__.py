@@ -1,9 +1,6 @@
-"""Running Penstock: what is wrong, what mends it, and what must always be true."""
+"""Running Penstock: its status, its metrics, the invariants that must always hold, and `doctor`, which finds problems."""
 
-from penstock.operations.doctor import examine
-from penstock.operations.finding import Finding
-from penstock.operations.fixing import Fixed, fix
-from penstock.operations.gauges import FleetGauges
+from penstock.operations.doctor import AppliedFix, Finding, examine, examine_session, fix
 from penstock.operations.invariants import INVARIANTS, Inspection, Verdict, verify
-
-__all__ = ["INVARIANTS", "Finding", "Fixed", "FleetGauges", "Inspection", "Verdict", "examine", "fix", "verify"]
+from penstock.operations.metrics import FleetGauges, count_serving
+from penstock.operations.status import read_status

@@ -3,12 +3,10 @@
     await check_invariants(database)          # some pages of each, as a schedule does it; it goes on there the next time
     await verify(database)                    # all pages of all, as `penstock invariants` does it
 
-A violation is kept as a finding of the check `invariant-07` (documents/checks), open until a look does not see it any more:
-that is what `doctor` and the metrics tell. Nothing is repaired here; what repairs documents is documents/checks. The SQL is in
-invariants.sql.
+A violation is kept as a finding of the check `invariant-07` (documents/integrity), open until the check does not find it any
+more: `doctor` and the metrics report these. Nothing is repaired here; documents/integrity repairs documents.
 """
 
-import copy
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,11 +16,17 @@ from typing import Any
 from asyncpg import Record
 
 from penstock.database import Database, Session, Statement, statements
-from penstock.documents.checks import Found, Repair, run_check
-from penstock.documents.checks.finding import begin_check, end_gone, list_open, note_found
+from penstock.documents.integrity import (
+    IntegrityFinding,
+    Repair,
+    begin_check,
+    end_gone,
+    list_open,
+    note_found,
+    run_check,
+)
 from penstock.engine import Context, Penstock
-from penstock.search.likeness import models_of
-from penstock.search.vectors import VectorTable
+from penstock.search import VectorTable, models_of
 
 sql = statements(__file__)
 
@@ -32,15 +36,13 @@ PAGE = 1000
 PAGES = 50  # of each in one run of the schedule
 SECONDS = 5.0  # after which an invariant leaves the rest to the next run
 CHUNKS = 20_000  # of a page of versions that search sees, but for a single one that has more
-NOTED = (
-    100  # violations of a page that are noted: when all of a million rows are wrong, nobody wants a million findings
-)
-SHOWN = 20  # violations that are told
+NOTED = 100  # violations of a page that are kept: a million wrong rows shall not become a million findings
+SHOWN = 20  # violations in an answer
 
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """What must be true: its number, its statement, and the pages that it goes through; none for small tables."""
+    """A rule: its number, its statement, and the pages that it goes through; none for small tables."""
 
     number: int
     name: str
@@ -92,7 +94,7 @@ INVARIANTS = tuple(Invariant(number, *rule) for number, rule in enumerate(RULES,
 
 @dataclass(slots=True)
 class Verdict:
-    """What looking at an invariant has shown."""
+    """The result of checking an invariant."""
 
     invariant: Invariant
     subjects: int = 0
@@ -111,8 +113,8 @@ class Verdict:
         }
 
 
-class Looking:
-    """An invariant as a check of documents/checks: pages, looks, and no repair."""
+class InvariantCheck:
+    """An invariant as a check of documents/integrity, without a repair."""
 
     def __init__(self, database: Database, invariant: Invariant) -> None:
         self._database = database
@@ -130,17 +132,17 @@ class Looking:
         onward = None if whole else [rows[-1]["last" if over == "keys" else "id"]]
         return [row["id"] for row in rows if over != "keys" or row["wrong"]], onward
 
-    async def look(self, subjects: Sequence[int]) -> list[Found]:
+    async def find(self, subjects: Sequence[int]) -> list[IntegrityFinding]:
         rows = await self._database.pool.repeat(partial(self._violations, ids=list(subjects)))
         asked = set(subjects)
         wrong = {row["subject"]: row for row in rows if row["subject"] in asked}
         return [
-            Found(subject, row["said"], _advise(self._invariant, row), row["document"])
+            IntegrityFinding(subject, row["said"], _advise(self._invariant, row), row["document"])
             for subject, row in sorted(wrong.items())[:NOTED]
         ]
 
-    async def repair(self, found: Found) -> Repair | None:
-        """A person has to ask how it came to that."""
+    async def repair(self, found: IntegrityFinding) -> Repair | None:
+        """None: a person has to find out the cause."""
         return None
 
     async def _violations(self, session: Session, ids: list[int]) -> list[Record]:
@@ -153,21 +155,16 @@ class Looking:
             return await statement(session, ids=ids)
         rows: list[Record] = []
         for found in await sql.models(session):
-            table = VectorTable(found["model"])  # which has checked the name
+            table = VectorTable(found["model"])
             if await table.exists(session):
-                one = copy.copy(statement)
-                one.text = one.text.replace("vectors_model", f'"vectors_{table.model}"')
-                one.text = one.text.replace("folded_model", f'"folded_vectors_{table.model}"')
-                rows += await one(session, ids=ids, model=table.model)
+                rows += await table.named(statement)(session, ids=ids, model=table.model)
         return rows
 
 
 async def _unembedded_facts(session: Session, statement: Statement, ids: list[int]) -> list[Record]:
     rows: list[Record] = []
     for model in await models_of(session, "facts"):
-        one = copy.copy(statement)
-        one.text = one.text.replace("facts_near_model", f'"facts_near_{model}"')
-        rows += await one(session, ids=ids, model=model)
+        rows += await statement.named(facts_near_model=f"facts_near_{model}")(session, ids=ids, model=model)
     return rows
 
 
@@ -183,7 +180,7 @@ async def check_invariants(
     """Some pages of each; what was looked at and what is violated, by number."""
     done = {}
     for invariant in INVARIANTS:
-        looked = await run_check(database, Looking(database, invariant), pages=pages, seconds=seconds)
+        looked = await run_check(database, InvariantCheck(database, invariant), pages=pages, seconds=seconds)
         done[invariant.number] = {"subjects": looked.subjects, "violations": looked.found}
     return done
 
@@ -194,19 +191,19 @@ async def verify(database: Database, invariants: Sequence[Invariant] = INVARIANT
 
 
 async def _verify(database: Database, invariant: Invariant) -> Verdict:
-    began, verdict, looking = time.monotonic(), Verdict(invariant), Looking(database, invariant)
-    await begin_check(database, looking.name)
-    subjects = await list_open(database, looking.name)
+    began, verdict, check = time.monotonic(), Verdict(invariant), InvariantCheck(database, invariant)
+    await begin_check(database, check.name)
+    subjects = await list_open(database, check.name)
     seen: set[int] = set()
     cursor: list[Any] | None = None
     first = True
     while True:
         if not first:
-            subjects, cursor = await looking.page(cursor)
+            subjects, cursor = await check.page(cursor)
             verdict.subjects += len(subjects) if invariant.over else 0
-        found = await looking.look(subjects) if subjects else []
-        await end_gone(database, looking.name, subjects, found)
-        await note_found(database, looking.name, found)
+        found = await check.find(subjects) if subjects else []
+        await end_gone(database, check.name, subjects, found)
+        await note_found(database, check.name, found)
         new = [each for each in found if each.subject not in seen]
         seen.update(each.subject for each in new)
         verdict.violations += len(new)
@@ -225,10 +222,7 @@ async def count_violations(session: Session) -> dict[int, int]:
 
 
 class Inspection:
-    """The job that looks whether the invariants hold, every ten minutes.
-
-    It is declared where a worker is put together (cli/processes.py), for the pipelines are below it.
-    """
+    """The job that checks some pages of the invariants every ten minutes, declared by the worker (cli/server.py)."""
 
     def __init__(self, app: Penstock) -> None:
         self._app = app

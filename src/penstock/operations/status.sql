@@ -1,14 +1,3 @@
--- name: count_jobs
--- The live jobs by state: how many have a worker that is alive, how many were tried before.
-select job.state::text as state, count(*) as count,
-  count(*) filter (where worker.id is not null) as leased,
-  count(*) filter (where job.attempt > 0) as attempted
-from penstock.jobs as job
-left join penstock.workers as worker
-  on worker.id = job.worker_id and worker.gone_at is null and worker.beat_at + worker.lease >= penstock.now()
-where :share::text is null or job.lane in (select id from penstock.lanes where share = :share)
-group by job.state
-
 -- name: oldest_queued
 -- The document that has waited longest for its first claim.
 select document.id, document.name, penstock.now() - job.enqueued_at as age

@@ -1,29 +1,126 @@
-"""The bus: a queue of a broker through which workers hear of accepted documents. What is on it may be lost, and is old soon.
+"""The wake-up bus: a queue of a broker on which accepted documents are published, so that workers claim their jobs at once.
 
-bus = open_bus(settings.bus)
-await bus.publish(body)                 # BrokerAway if it cannot
-await bus.listen(heard)                 # calls heard(body) for each until BrokerAway, or cancelled
+    bus = open_bus(settings.bus)
+    await bus.publish(body)                 # BrokerAway if it cannot
+    await bus.listen(heard)                 # calls heard(body) for each until BrokerAway, or cancelled
+
+What is on it may be lost, and is old after a minute: workers also poll. Connections to RabbitMQ (aio-pika) and to Service Bus
+(Azure's library), both of them extras, are opened here for the sources as well.
 """
 
 import asyncio
+import contextlib
+import json
+import logging
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.pipelines.brokers import CONNECT, need_aio_pika, need_azure, rabbit, service_bus
-from penstock.settings.arriving import BusSettings
+from penstock.database import Session, statements
+from penstock.engine import Context, Penstock
+from penstock.errors import BadSetting, PenstockError, Transient
+from penstock.settings import BusSettings
+from penstock.telemetry import log, mask
 
 if TYPE_CHECKING:
-    from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
+    from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
+    from azure.servicebus.aio import ServiceBusClient
 
-WHO = "the bus"
-USEFUL = timedelta(minutes=1)  # by then everybody has looked by themselves
-MOST = 10_000  # of these that wait while nobody listens
+sql = statements(__file__)
+
+CONNECT = 15.0  # seconds to connect to the broker
+CLOSE = 5.0  # seconds to close the connection
 CALL = 10.0  # seconds for one answer of the broker
-LOOK_EVERY = 5.0  # seconds between looks whether the broker is still there
-AHEAD = 100
+CHECK_EVERY = 5.0  # seconds between checks whether the broker is still there
+WHO = "the bus"
+USEFUL = timedelta(minutes=1)  # by then every worker has polled
+MOST = 10_000  # messages that wait while no worker listens
+AHEAD = 100  # messages that the broker sends ahead
+TRIES = 3  # of the job; by then it is not needed any more
+REST = 5.0  # seconds after a failure in which nothing is published right after a commit
+FIRST_REST, LONGEST_REST = 1.0, 30.0  # seconds between attempts to listen
+PENDING = 1000  # messages that are published right after their commit; others by their jobs
+
+
+class BrokerAway(PenstockError):
+    """The broker cannot be used as things are."""
+
+
+def need_aio_pika(who: str) -> None:
+    """Refuse to start without it."""
+    try:
+        import aio_pika  # noqa: F401
+    except ImportError:
+        raise BadSetting(_missing(who, "aio-pika", "rabbitmq")) from None
+
+
+def need_azure(who: str) -> None:
+    """Refuse to start without it."""
+    try:
+        import azure.servicebus  # noqa: F401
+    except ImportError:
+        raise BadSetting(_missing(who, "azure-servicebus", "servicebus")) from None
+
+
+def _missing(who: str, package: str, extra: str) -> str:
+    return f"{who[0].upper()}{who[1:]} needs {package}, which is not installed: pip install 'penstock[{extra}]'."
+
+
+@asynccontextmanager
+async def rabbit(url: str, who: str) -> AsyncIterator["AbstractConnection"]:
+    """A connection until the end of the block; all that goes wrong with it is BrokerAway."""
+    import aio_pika
+    from aiormq.exceptions import AMQPError
+
+    connection: AbstractConnection | None = None
+    try:
+        async with asyncio.timeout(CONNECT):
+            connection = await aio_pika.connect(url, client_properties={"connection_name": f"penstock {who}"})
+        yield connection
+    except PenstockError:
+        raise
+    except (AMQPError, OSError, RuntimeError) as error:  # RuntimeError: of a connection that has just been closed
+        said = mask(str(error)) or type(error).__name__
+        raise BrokerAway(
+            f"RabbitMQ cannot be used for {who}: {said}. Look whether it runs, and whether the url is right."
+        ) from error
+    finally:
+        if connection is not None:
+            with contextlib.suppress(AMQPError, OSError, RuntimeError):
+                async with asyncio.timeout(CLOSE):
+                    await connection.close()
+
+
+@asynccontextmanager
+async def service_bus(url: str, who: str) -> AsyncIterator["ServiceBusClient"]:
+    """A client until the end of the block; all that goes wrong with it is BrokerAway."""
+    from azure.core.exceptions import AzureError
+    from azure.servicebus.aio import ServiceBusClient
+
+    logging.getLogger("azure").setLevel(logging.ERROR)  # it tells of each try, and we tell of the end
+    client: ServiceBusClient | None = None
+    try:
+        client = ServiceBusClient.from_connection_string(url, retry_total=1, retry_backoff_factor=0.2)
+        yield client
+    except PenstockError:
+        raise
+    except (AzureError, OSError, ValueError) as error:  # ValueError: a malformed string, or a client that is closed
+        said = mask(str(error)) or type(error).__name__
+        raise BrokerAway(
+            f"Service Bus cannot be used for {who}: {said}. Look whether the url is a connection string of it, and whether "
+            "the queue is there."
+        ) from error
+    finally:
+        if client is not None:
+            with contextlib.suppress(AzureError, OSError, ValueError):
+                async with asyncio.timeout(CLOSE):
+                    await client.close()
+
 
 Heard = Callable[[bytes], None]
 
@@ -47,8 +144,8 @@ def open_bus(chosen: BusSettings) -> Bus:
     return RabbitBus(url, chosen.queue) if chosen.type == "rabbitmq" else ServiceBusBus(url, chosen.queue)
 
 
-class _Publishing(ABC):
-    """Keeps a connection open between messages; after a failure the next one begins anew."""
+class _Publisher(ABC):
+    """Keeps a connection open between messages; after a failure the next message opens another one."""
 
     def __init__(self, url: str, queue: str) -> None:
         self._url = url
@@ -86,7 +183,7 @@ class _Publishing(ABC):
                 self._open = None
 
 
-class RabbitBus(_Publishing):
+class RabbitBus(_Publisher):
     """A queue that forgets."""
 
     def __init__(self, url: str, queue: str) -> None:
@@ -121,7 +218,7 @@ class RabbitBus(_Publishing):
                 await queue.consume(hear)
             while not gone.is_set():
                 try:
-                    async with asyncio.timeout(LOOK_EVERY):
+                    async with asyncio.timeout(CHECK_EVERY):
                         await gone.wait()
                 except TimeoutError:
                     async with asyncio.timeout(CALL):
@@ -133,7 +230,7 @@ class RabbitBus(_Publishing):
         return await channel.declare_queue(self._queue, durable=True, arguments=forgets)
 
 
-class ServiceBusBus(_Publishing):
+class ServiceBusBus(_Publisher):
     """A queue that was made there; its messages have an end of their own."""
 
     def __init__(self, url: str, queue: str) -> None:
@@ -154,11 +251,92 @@ class ServiceBusBus(_Publishing):
     async def listen(self, heard: Heard) -> None:
         async with service_bus(self._url, WHO) as client, client.get_queue_receiver(self._queue) as receiver:
             while True:
-                async with asyncio.timeout(
-                    LOOK_EVERY + CALL
-                ):  # one by one: for several the library waits another 0.2 s
-                    came = await receiver.receive_messages(max_message_count=1, max_wait_time=LOOK_EVERY)
+                # One by one: for several the library waits another 0.2 s.
+                async with asyncio.timeout(CHECK_EVERY + CALL):
+                    came = await receiver.receive_messages(max_message_count=1, max_wait_time=CHECK_EVERY)
                 for message in came:
                     heard(b"".join(message.body))
                     async with asyncio.timeout(CALL):
                         await receiver.complete_message(message)
+
+
+class Trigger:
+    """Publishes accepted documents on the bus, and wakes this process's worker. One for each process with a bus."""
+
+    def __init__(self, app: Penstock, queue: str) -> None:
+        self._app = app
+        self._bus: Bus = open_bus(app.settings.bus)
+        self._pending: deque[bytes] = deque(maxlen=PENDING)
+        self._publishing: asyncio.Task[None] | None = None
+        self._quiet_until = 0.0
+        self._call = app.job(queue=queue, timeout="1m", retries=TRIES)(self.publish_trigger)
+
+    # -- publishing------------------------------------------------------------------------------------------------------
+
+    async def note(self, tx: Session, collection: str, document: int, kind: str, share: str) -> None:
+        """A document is being accepted in this transaction."""
+        await self._app.enqueue(self._call(collection=collection, document=document, kind=kind), share=share, tx=tx)
+        self._pending.append(_encode(collection, document, kind))
+
+    def committed(self) -> None:
+        """What was noted may be told: a transaction that was rolled back costs a look in vain."""
+        if self._pending and (self._publishing is None or self._publishing.done()):
+            self._publishing = asyncio.create_task(self._publish_pending(), name="bus")
+
+    async def _publish_pending(self) -> None:
+        while self._pending:
+            body = self._pending.popleft()
+            if time.monotonic() < self._quiet_until:
+                continue
+            try:
+                await self._bus.publish(body)
+            except (BrokerAway, TimeoutError) as error:
+                self._quiet_until = time.monotonic() + REST
+                log.warning("the bus is away: workers find documents by themselves", error=str(error))
+
+    async def publish_trigger(self, ctx: Context, collection: str, document: int, kind: str) -> str:
+        """Tell workers of a document, if it still waits for one; given up after a few tries, which harms nobody."""
+        queued = await self._app.database.pool.repeat(partial(sql.is_queued.value, document=document))
+        if not queued:
+            return "not needed"
+        try:
+            await self._bus.publish(_encode(collection, document, kind))
+        except (BrokerAway, TimeoutError) as error:
+            if ctx.job.failures + 1 < TRIES:
+                raise Transient(str(error)) from error
+            return f"given up: {error}"
+        return "published"
+
+    # -- listening-------------------------------------------------------------------------------------------------------
+
+    async def listen(self) -> None:
+        """Wake this process's worker for each document that the bus tells of, until cancelled."""
+        rest = FIRST_REST
+        while True:
+            began = time.monotonic()
+            try:
+                await self._bus.listen(self._heard)
+            except (PenstockError, TimeoutError) as error:
+                log.warning("the bus cannot be heard: documents are found by looking", error=str(error))
+            if time.monotonic() - began > LONGEST_REST:
+                rest = FIRST_REST
+            await asyncio.sleep(rest)
+            rest = min(2 * rest, LONGEST_REST)
+
+    def _heard(self, body: bytes) -> None:
+        try:
+            kind = self._app.kinds[json.loads(body)["kind"]]
+        except (ValueError, KeyError, TypeError, RecursionError):  # of somebody else, or of a newer Penstock
+            log.warning("the bus said something that nobody here knows", body=repr(body[:200]))
+            return
+        self._app.database.notifications.wake(f"penstock_queue_{kind.queue}")
+
+    async def close(self) -> None:
+        """Say what is pending, and leave."""
+        if self._publishing is not None:
+            await asyncio.gather(self._publishing, return_exceptions=True)
+        await self._bus.close()
+
+
+def _encode(collection: str, document: int, kind: str) -> bytes:
+    return json.dumps({"collection": collection, "document": document, "kind": kind}).encode()

@@ -1,8 +1,8 @@
-"""A packet's way: convert → merge → read → OCR → parts → index → ready, all of its documents in one transaction.
+"""The packet pipeline: convert → merge → read → OCR → parts → index → ready, all documents of a packet in one transaction.
 
-Each document becomes a PDF in a box of its own, all of them are merged in another one, and the result is stored: from then on a
-later attempt begins behind it. OCR is spread over the fleet in ranges of pages, each kept. What a document cannot give is a gap
-of the packet, unless it must have all of them. Nothing that is as long as the packet is held in memory but its text.
+Each document is converted to PDF in a sandbox of its own, all of them are merged in another one, and the result is stored: a
+later attempt begins after that. OCR is spread over the fleet in ranges of pages, each kept. A document that cannot be read is
+a gap of the packet, unless it must have all of them. Of the packet only its text is held in memory.
 """
 
 import asyncio
@@ -13,17 +13,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from penstock.blobs import Store, Stored
-from penstock.documents import Announcer, Published, Unpublished, Work, hand_over, load_work
-from penstock.documents.packet import Merged, Packet, PacketDocument, end_packet, keep_merged, load_packet
+from penstock.blobs import BlobStore, StoredBlob
+from penstock.documents import (
+    MergedDocument,
+    Notifier,
+    Packet,
+    PacketDocument,
+    PendingVersion,
+    Publication,
+    Work,
+    end_packet,
+    hand_over,
+    keep_merged,
+    load_packet,
+    load_work,
+)
 from penstock.engine import Context, Penstock
 from penstock.errors import NotFound, Permanent, Unreadable
-from penstock.extraction import Boxes
-from penstock.extraction.chunk import Chunk, split
-from penstock.extraction.reading import Gap, Reading, decode_gap
-from penstock.pipelines.document import Gathered, Preparing, Staged, aside
-from penstock.pipelines.ends import ends
-from penstock.pipelines.parts import PageText, Part, classify, load_hook, load_rules
+from penstock.extraction import Chunk, ExtractedDocument, Gap, SandboxPool, decode_gap, split_pages
+from penstock.pipelines.metrics import ends
+from penstock.pipelines.parts import PacketPage, Part, classify, load_hook, load_rules
+from penstock.pipelines.prepare import GatheredPages, PrepareDocument, StagedVersion, aside
 
 READ_IN_A_SECOND = 100  # pages, at least: a long packet gets so much more time
 WRITTEN_IN_A_SECOND = 1e7  # bytes of a file that is converted or merged, at least
@@ -35,9 +45,9 @@ class Member:
     """A document of the packet with its share of the text, ready to be written."""
 
     work: Work
-    reading: Reading
-    gathered: Gathered
-    staged: Staged
+    reading: ExtractedDocument
+    gathered: GatheredPages
+    staged: StagedVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +56,22 @@ class Whole:
 
     packet: Packet
     work: Work
-    reading: Reading
-    gathered: Gathered
+    reading: ExtractedDocument
+    gathered: GatheredPages
     parts: Sequence[Part]
 
 
-class Packing:
+class PreparePacket:
     """The handler of packets, with what it needs."""
 
-    def __init__(self, app: Penstock, store: Store, boxes: Boxes, preparing: Preparing, announcer: Announcer) -> None:
+    def __init__(
+        self, app: Penstock, store: BlobStore, sandboxes: SandboxPool, preparing: PrepareDocument, notifier: Notifier
+    ) -> None:
         self._app = app
         self._store = store
-        self._boxes = boxes
+        self._sandboxes = sandboxes
         self._preparing = preparing
-        self._announcer = announcer
+        self._notifier = notifier
 
     async def prepare_packet(self, ctx: Context, document: int, version: int) -> None:
         """Make one version of a packet, with all of its documents, searchable."""
@@ -76,7 +88,7 @@ class Packing:
         reading, gathered = await self._read(ctx, packet, work)
         parts = await self._tell_parts(ctx, packet, gathered)
         await self._write(ctx, Whole(packet, work, reading, gathered, parts))
-        self._announcer.tell()
+        self._notifier.notify()
 
     async def _load(self, document: int, version: int) -> Packet | None:
         return await self._app.database.pool.repeat(partial(load_packet, document=document, version=version))
@@ -130,7 +142,7 @@ class Packing:
         start = bundle.seek(0, 2)
         if document.blob_key is None:
             return _Converted(
-                document, Merged(document.place, None, 0, document.reason or "Its bytes could not be had.")
+                document, MergedDocument(document.place, None, 0, document.reason or "Its bytes could not be had.")
             )
 
         async def sink(header: dict[str, Any], pieces: AsyncIterator[bytes]) -> None:
@@ -141,19 +153,21 @@ class Packing:
         seconds = 2 * self._patience(0, document.size or 0)  # LibreOffice starts within it
         try:
             async with self._store.open(document.blob_key) as file:
-                result = await self._boxes.call(
+                result = await self._sandboxes.call(
                     "convert", file, arguments, name=document.name, sink=sink, timeout=seconds
                 )
         except (Permanent, NotFound) as error:
             bundle.seek(start)
             bundle.truncate()
-            return _Converted(document, Merged(document.place, None, 0, str(error)))
+            return _Converted(document, MergedDocument(document.place, None, 0, str(error)))
         gaps = [{"page": gap.page, "reason": gap.reason} for gap in map(decode_gap, result["gaps"])]
-        merged = Merged(document.place, None, int(result["pages"]), "", gaps, str(result["media_type"])[:200])
+        merged = MergedDocument(document.place, None, int(result["pages"]), "", gaps, str(result["media_type"])[:200])
         return _Converted(document, merged, start, bundle.seek(0, 2) - start)
 
-    async def _join(self, work: Work, taken: "Sequence[_Converted]", bundle: BinaryIO) -> tuple[Stored, list[Merged]]:
-        stored: list[Stored] = []
+    async def _join(
+        self, work: Work, taken: "Sequence[_Converted]", bundle: BinaryIO
+    ) -> tuple[StoredBlob, list[MergedDocument]]:
+        stored: list[StoredBlob] = []
 
         async def sink(header: dict[str, Any], pieces: AsyncIterator[bytes]) -> None:
             stored.append(await self._store.write(pieces, most=2**62))
@@ -166,7 +180,7 @@ class Packing:
         }
         await asyncio.to_thread(bundle.flush)
         size = bundle.seek(0, 2)
-        result = await self._boxes.call(
+        result = await self._sandboxes.call(
             "merge", bundle, arguments, name=work.name, sink=sink, timeout=self._patience(pages, size)
         )
         outcomes = [
@@ -181,22 +195,22 @@ class Packing:
 
     # -- its text -----------------------------------------------------------------------------------------------------
 
-    async def _read(self, ctx: Context, packet: Packet, work: Work) -> tuple[Reading, Gathered]:
+    async def _read(self, ctx: Context, packet: Packet, work: Work) -> tuple[ExtractedDocument, GatheredPages]:
         async with self._store.open(work.blob_key) as file:
             pages = sum(each.pages for each in packet.documents)
             reading = await self._preparing.read(ctx, work, file, timeout=self._patience(pages))
-            gathered = Gathered(list(reading.pages), list(reading.gaps))
+            gathered = GatheredPages(list(reading.pages), list(reading.gaps))
             if reading.scanned:
                 await self._preparing.read_scans(ctx, work, reading, file, gathered)
         return reading, gathered
 
-    async def _tell_parts(self, ctx: Context, packet: Packet, gathered: Gathered) -> list[Part]:
+    async def _tell_parts(self, ctx: Context, packet: Packet, gathered: GatheredPages) -> list[Part]:
         """The cover sheet, part A, part B and the rest; pages without text are told by those around them."""
         ctx.enter("parts")
         chosen = self._app.settings.packet
         texts = {page.number: page.text for page in gathered.pages}
         pages = [
-            PageText(each.first_page + number, texts.get(each.first_page + number, ""), each.place)
+            PacketPage(each.first_page + number, texts.get(each.first_page + number, ""), each.place)
             for each in packet.documents
             if each.first_page is not None
             for number in range(each.pages)
@@ -219,7 +233,7 @@ class Packing:
                     members.append(await self._stage(ctx, each, member, gathered))
         own = await self._preparing.stage(ctx, whole.work, list(gathered.pages), [])
         missing = [each for each in packet.documents if each.first_page is None and each.member_id is not None]
-        gathered = Gathered(gathered.pages, [*packet_gaps(packet), *gathered.gaps])
+        gathered = GatheredPages(gathered.pages, [*packet_gaps(packet), *gathered.gaps])
         ctx.enter("index")
         told = [(part.first, part.last, part.label, part.confidence) for part in whole.parts]
         head, publish = packet.version, self._preparing.publish
@@ -230,16 +244,16 @@ class Packing:
             ]
             end = await publish(tx, whole.work, whole.reading, gathered, own, head=head)
             published.append((end, gathered))
-            if isinstance(end, Published):
+            if isinstance(end, Publication):
                 await end_packet(tx, packet, told, missing)
-            elif isinstance(end, Unpublished):  # with all of its documents, when the points of all are there
+            elif isinstance(end, PendingVersion):  # with all of its documents, when the points of all are there
                 share = whole.work.share
                 await hand_over(tx, self._app, document=packet.document, head=head, share=share, ending={"parts": told})
         for done, found in published:
-            if isinstance(done, Published):
+            if isinstance(done, Publication):
                 ends.count(done, gaps=bool(found.gaps))
 
-    async def _stage(self, ctx: Context, each: PacketDocument, work: Work, gathered: Gathered) -> Member:
+    async def _stage(self, ctx: Context, each: PacketDocument, work: Work, gathered: GatheredPages) -> Member:
         """A document's pages, counted from its own first one."""
         before = (each.first_page or 1) - 1
         last = before + each.pages
@@ -248,7 +262,7 @@ class Packing:
         gaps += [Gap(gap.page - before, gap.reason) for gap in gathered.gaps if gap.page and before < gap.page <= last]
         chunks: list[Chunk] = await aside(
             sum(len(page.text) for page in pages),
-            split,
+            split_pages,
             pages,
             size=work.chunk_size,
             overlap=work.chunk_overlap,
@@ -256,8 +270,8 @@ class Packing:
         )
         if not chunks and not gaps:
             gaps.append(Gap(None, "There is no text in it."))
-        own = Reading(each.media_type or PDF, pages, (), "", {}, gaps)
-        return Member(work, own, Gathered(pages, gaps), await self._preparing.stage(ctx, work, pages, chunks))
+        own = ExtractedDocument(each.media_type or PDF, pages, (), "", {}, gaps)
+        return Member(work, own, GatheredPages(pages, gaps), await self._preparing.stage(ctx, work, pages, chunks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +279,7 @@ class _Converted:
     """A document in the bundle, or why it is not."""
 
     document: PacketDocument
-    merged: Merged
+    merged: MergedDocument
     start: int = 0
     size: int = 0
 

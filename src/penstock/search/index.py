@@ -1,11 +1,11 @@
-"""What search knows of a version: its chunks, their vectors, their postings. Written unseen, removed in bites.
+"""The index of a version: its chunks, their vectors, their postings. Written unseen, removed in batches.
 
-    entry = Entry.of(version=7, …)               # the work, without a connection
-    async with ctx.write() as tx:                # nobody sees it before documents.live_id names the version
+    entry = IndexBatch.of(version=7, …)               # the work, without a connection
+    async with ctx.write() as tx:                # no search sees it before documents.live_id names the version
         words += await index.stage(tx, entry)
 
 Everything happens in the caller's transaction. A version is hidden from its first row on, and a trigger shows it when it
-becomes live (schema/0004_documents.sql). The SQL is in index.sql.
+becomes live (schema/0004_documents.sql).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.database import Session, statements
 from penstock.errors import WrongState
-from penstock.search.entries import COUNT_MAX, bucket_of, chunk_key, pack
-from penstock.search.postings import remove_postings, take_turn
+from penstock.search.bm25.postings import COUNT_MAX, bucket_of, chunk_key, pack, remove_postings, take_turn
+from penstock.search.bm25.tokenizer import vocabulary
 from penstock.search.vectors import VectorTable, made_models, vector_rows
-from penstock.search.words import vocabulary
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +36,7 @@ class Passage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IndexBatch:
     """A batch of passages as rows. Their ordinals follow each other from `first` on."""
 
     version: int
@@ -61,7 +60,7 @@ class Entry:
         passages: Sequence[Passage],
         vectors: "NDArray[np.float32]",
         others: "Mapping[str, NDArray[np.float32]] | None" = None,
-    ) -> "Entry":
+    ) -> "IndexBatch":
         """Some milliseconds of work for a hundred passages: to be done without a connection, best in a thread.
 
         `others` are the vectors by other models than the collection's own, for a collection that is about to change it.
@@ -98,7 +97,7 @@ class Entry:
 class Index:
     """Puts batches in, and takes versions out."""
 
-    async def stage(self, tx: Session, entry: Entry) -> int:
+    async def stage(self, tx: Session, entry: IndexBatch) -> int:
         """Write a batch that nobody sees yet; the number of its words, for the tallies."""
         if entry.passages:
             await sql.stage_batch.run(

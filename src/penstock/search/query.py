@@ -1,9 +1,11 @@
-"""What is asked, and what is answered."""
+"""The question and its answer: `Query`, and a page of `Hit`s in `Found`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from penstock.errors import BadValue
 
@@ -17,7 +19,7 @@ Mode = Literal["hybrid", "words", "vectors"]
 
 @dataclass(frozen=True, slots=True)
 class CollectionRef:
-    """Where to search, and how its text was made into words and vectors."""
+    """A collection to search, and how its text was made into words and vectors."""
 
     id: int
     model: str
@@ -60,7 +62,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A chunk before or behind a hit."""
+    """The passage before or behind."""
 
     chunk: int
     page: int | None
@@ -70,7 +72,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk that answers. `start` and `stop` are places in the page, `highlights` in `text`."""
+    """A passage that answers."""
 
     document: int
     version: int
@@ -78,15 +80,17 @@ class Hit:
     collection: str
     media_type: str | None
     page: int | None
-    chunk: int
-    start: int
+    chunk: Annotated[int, Field(description="Its number within the document.")]
+    start: Annotated[int, Field(description="Where in the page's text it begins.")]
     stop: int
     heading: str
     text: str
+    highlights: Annotated[
+        list[tuple[int, int]], Field(description="Words of the question: from and before which character.")
+    ]
     score: float
-    packet: int | None = None  # that the document came in
-    packet_page: int | None = None  # of its consolidated PDF
-    highlights: list[tuple[int, int]] = field(default_factory=list)
+    packet: Annotated[int | None, Field(description="The packet that the document came in.")] = None
+    packet_page: Annotated[int | None, Field(description="The page in the packet's consolidated PDF.")] = None
     neighbours: list[Neighbour] = field(default_factory=list)
 
 

@@ -1,14 +1,13 @@
-"""Vectors: for each model a tail that is read from end to end, and a folded table with an index for each large collection.
+"""Vectors: for each model a delta that is read from end to end, and a `folded` table with an index for each large collection.
 
 They are made when a model is first used, because the engine alone needs no pgvector. A vector has length 1, so the inner
-product is the cosine; it has two bytes a number. New vectors never go into an HNSW index within somebody's transaction (2,000
-took 5 s): a job moves them (folding.py). The SQL is in vectors.sql.
+product is the cosine; it has two bytes a number. New vectors never go into an HNSW index within a caller's transaction (2,000
+took 5 s): a job moves them (compaction.py).
 """
 
 import asyncio
-import copy
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,16 +15,14 @@ from weakref import WeakKeyDictionary
 
 import asyncpg
 
-from penstock.database import Database, Pool, Session, Statement, statements
-from penstock.database.database import Address
-from penstock.database.migrations import grant_use
+from penstock.database import Database, DatabaseAddress, Pool, Session, Statement, grant_use, statements
 from penstock.errors import DatabaseUnsuitable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-templates = statements(__file__)
+sql = statements(__file__)
 
 OLDEST_PGVECTOR = (0, 8)
 MODEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,40}")
@@ -34,14 +31,14 @@ COPY_TAIL = b"\xff\xff"
 
 
 @dataclass
-class Prepared:
+class PreparedModels:
     """The models whose tables this process has seen; who makes some takes a turn."""
 
     models: set[tuple[str, int]] = field(default_factory=set)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-made: WeakKeyDictionary[Pool, Prepared] = WeakKeyDictionary()
+made: WeakKeyDictionary[Pool, PreparedModels] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -55,15 +52,31 @@ class VectorTable:
         if not MODEL.fullmatch(self.model):
             raise ValueError(f"{self.model!r} cannot be the name of a model")
 
-    def statement(self, name: str, *, collection: int | None = None, dimensions: int | None = None) -> Statement:
-        """A statement of vectors.sql with this model's names in it; they are checked words and whole numbers."""
-        statement: Statement = copy.copy(getattr(templates, name))
-        text = statement.text.replace("dimensions_number", str(int(dimensions or 0)))
-        text = text.replace("collection_number", str(int(collection or 0)))
-        text = re.sub(r"\bvectors_model(\w*)", rf'"vectors_{self.model}\1"', text)
-        text = re.sub(r"\bfolded_model(\w*)", rf'"folded_vectors_{self.model}\1"', text)
-        statement.text = text.replace("model_name", self.model).replace("vector_schema", self.schema)
-        return statement
+    @property
+    def folded(self) -> str:
+        return f"folded_vectors_{self.model}"
+
+    def statement(self, name: str, **numbers: int) -> Statement:
+        """A statement of vectors.sql with this model's names in it, and these numbers."""
+        numbers = {f"{word}_number": number for word, number in numbers.items()}
+        return self.named(getattr(sql, name), **numbers)
+
+    def named(self, statement: Statement, **numbers: int) -> Statement:
+        """A statement of any module with the names of this model's tables in it."""
+        return self._named(statement, "", numbers)
+
+    def both(self, statement: Statement, **numbers: int) -> list[Statement]:
+        """A statement about `either_model`, for both tables in the order in which a compaction moves vectors."""
+        return [self._named(statement, table, numbers) for table in (f"vectors_{self.model}", self.folded)]
+
+    def _named(self, statement: Statement, either: str, numbers: Mapping[str, int]) -> Statement:
+        names = {
+            "vectors_model": f"vectors_{self.model}",
+            "folded_model": self.folded,
+            "either_model": either,
+            "vector_schema": self.schema,
+        }
+        return statement.named(**{word: name for word, name in names.items() if word in statement.text}, **numbers)
 
     async def exists(self, session: Session) -> bool:
         return bool(await self.statement("exists").value(session))
@@ -71,7 +84,7 @@ class VectorTable:
     async def copy(self, tx: Session, rows: bytearray, *, folded: bool = False) -> None:
         """Add the rows of `vector_rows`; to the folded table only while it has no index for the collection."""
         await tx.copy_to_table(
-            f"folded_vectors_{self.model}" if folded else f"vectors_{self.model}",
+            self.folded if folded else f"vectors_{self.model}",
             schema_name="penstock",
             columns=("version_id", "ordinal", "collection_id", "embedding"),
             source=rows,
@@ -81,16 +94,16 @@ class VectorTable:
     async def remove(self, tx: Session, collection: int, version: int, most: int) -> int:
         """Remove up to so many vectors of a version; how many."""
         removed = 0
-        for step in ("remove_from_tail", "remove_from_folded"):  # in the order in which a fold moves them
-            removed += await self.statement(step).value(tx, collection=collection, version=version, most=most - removed)
+        for statement in self.both(sql.remove):
+            removed += await statement.value(tx, collection=collection, version=version, most=most - removed)
         return removed
 
     async def remove_collection(self, tx: Session, collection: int, most: int) -> int:
         """Remove up to so many vectors of a collection, whatever version they are of; how many."""
         removed = 0
-        for step in ("remove_collection_from_tail", "remove_collection_from_folded"):
+        for statement in self.both(sql.remove_collection):
             if removed < most:
-                removed += await self.statement(step).value(tx, collection=collection, most=most - removed)
+                removed += await statement.value(tx, collection=collection, most=most - removed)
         return removed
 
     async def counts(self, session: Session, collection: int, versions: Sequence[int]) -> dict[int, int]:
@@ -104,9 +117,15 @@ class VectorTable:
         return [row["ordinal"] for row in rows]
 
 
+async def vector_schema(session: Session) -> str:
+    """The schema in which this database has pgvector."""
+    extension = await sql.extension.first(session)
+    return extension["schema"] if extension else "public"
+
+
 async def made_models(session: Session) -> list[str]:
     """The models that have tables, whichever process has made them; some 0.1 ms."""
-    return [row["model"] for row in await templates.made_models(session)]
+    return [row["model"] for row in await sql.made_models(session)]
 
 
 def vector_rows(
@@ -143,14 +162,14 @@ def vector_rows(
 
 async def prepare_model(database: Database, model: str, dimensions: int) -> None:
     """Make the tables of a model unless they are there; one sentence when the database cannot have them."""
-    prepared = made.setdefault(database.pool, Prepared())
+    prepared = made.setdefault(database.pool, PreparedModels())
     if (model, dimensions) in prepared.models:
         return
     async with prepared.turn:  # the first documents of a worker come together, and one of them is enough
         if (model, dimensions) in prepared.models:
             return
         if not await check_dimensions(database, model, dimensions):
-            await _make(database, VectorTable(model), dimensions)
+            await _make(database, model, dimensions)
         prepared.models.add((model, dimensions))
 
 
@@ -170,16 +189,19 @@ async def open_owner(database: Database) -> Session:
     owner = database.settings.database_owner_url
     if owner is None:
         return await database.direct("vectors")
-    return await Address(database.settings, None, owner).open_session("vectors")
+    return await DatabaseAddress(database.settings, None, owner).open_session("vectors")
 
 
-async def _make(database: Database, table: VectorTable, dimensions: int) -> None:
+async def _make(database: Database, model: str, dimensions: int) -> None:
     async with making(database) as (session, schema):
-        there = VectorTable(table.model, schema)
-        for step in ("create_tail", "create_folded"):
-            await there.statement(step, dimensions=dimensions).run(session)
-        for step in ("store_tail_in_the_row", "store_folded_in_the_row", "index_tail", "index_folded", "guard"):
-            await there.statement(step).run(session)
+        table = VectorTable(model, schema)
+        for statement in (
+            *table.both(sql.create, dimensions_number=dimensions),
+            *table.both(sql.store_in_the_row),
+            *table.both(sql.index_versions),
+            table.named(sql.guard),
+        ):
+            await statement.run(session)
 
 
 @asynccontextmanager
@@ -189,9 +211,9 @@ async def making(database: Database) -> AsyncIterator[tuple[Session, str]]:
     session = await open_owner(database)
     try:
         async with session.transaction():
-            await templates.lock_making.run(session)
-            await templates.create_extension.run(session)
-            extension = await templates.extension.first(session)
+            await sql.lock_making.run(session)
+            await sql.create_extension.run(session)
+            extension = await sql.extension.first(session)
             _check_version(str(extension["version"]) if extension else "0")
             yield session, extension["schema"] if extension else "public"
             if database.settings.database_owner_url is not None:

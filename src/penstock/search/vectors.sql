@@ -1,5 +1,6 @@
--- The tables of a model are named after it. vectors.py puts their names in place of `vectors_model` and `folded_model`, that of
--- pgvector's schema in place of `vector_schema`, numbers in place of `collection_number` and `dimensions_number`.
+-- The tables of a model are named after it. vectors.py puts their names in place of `vectors_model` and `folded_model`, or each of
+-- them in place of `either_model`, that of pgvector's schema in place of `vector_schema`, and numbers in place of
+-- `collection_number` and `dimensions_number`.
 
 -- name: lock_making
 select pg_advisory_xact_lock(hashtext('penstock vectors'), 0)
@@ -8,41 +9,29 @@ select pg_advisory_xact_lock(hashtext('penstock vectors'), 0)
 create extension if not exists vector
 
 -- name: extension
-select extversion as version, quote_ident(extnamespace::regnamespace::text) as schema from pg_extension where extname = 'vector'
+select extversion as version, nspname::text as schema
+from pg_extension join pg_namespace on pg_namespace.oid = extnamespace
+where extname = 'vector'
 
 -- name: dimensions
 -- Of the table, if there is one.
 select atttypmod from pg_attribute where attrelid = to_regclass('penstock.vectors_model') and attname = 'embedding'
 
--- name: create_tail
--- The new vectors, and all of a small collection: read from one end to the other.
-create table if not exists penstock.vectors_model (
+-- name: create
+-- One for new vectors and all of small collections, read from one end to the other; and one for the vectors of large collections,
+-- each with an index of its own: a question about one never walks through another.
+create table if not exists penstock.either_model (
   version_id    bigint not null,
   ordinal       int not null,
   collection_id int not null,
   embedding     vector_schema.halfvec(dimensions_number) not null
 ) with (autovacuum_vacuum_scale_factor = 0.1)
 
--- name: create_folded
--- The vectors of large collections, each with an index of its own: a question about one never walks through another.
-create table if not exists penstock.folded_model (
-  version_id    bigint not null,
-  ordinal       int not null,
-  collection_id int not null,
-  embedding     vector_schema.halfvec(dimensions_number) not null
-) with (autovacuum_vacuum_scale_factor = 0.1)
+-- name: store_in_the_row
+alter table penstock.either_model alter column embedding set storage plain
 
--- name: store_tail_in_the_row
-alter table penstock.vectors_model alter column embedding set storage plain
-
--- name: store_folded_in_the_row
-alter table penstock.folded_model alter column embedding set storage plain
-
--- name: index_tail
-create index if not exists vectors_model_of_version on penstock.vectors_model (collection_id, version_id)
-
--- name: index_folded
-create index if not exists folded_model_of_version on penstock.folded_model (collection_id, version_id)
+-- name: index_versions
+create index if not exists either_model_of_version on penstock.either_model (collection_id, version_id)
 
 -- name: guard
 -- A request sees vectors of its tenant's collections alone (schema/0008_access.sql). As an array, which is made once: to look into
@@ -53,40 +42,21 @@ from unnest(array['penstock.vectors_model'::regclass, 'penstock.folded_model'::r
 -- name: exists
 select to_regclass('penstock.vectors_model') is not null
 
--- name: remove_from_tail
+-- name: remove
 with removed as (
-  delete from penstock.vectors_model
+  delete from penstock.either_model
   where ctid = any (array(
-    select ctid from penstock.vectors_model
+    select ctid from penstock.either_model
     where collection_id = :collection and version_id = :version limit :most::int
   ))
   returning 1
 )
 select count(*)::int from removed
 
--- name: remove_from_folded
+-- name: remove_collection
 with removed as (
-  delete from penstock.folded_model
-  where ctid = any (array(
-    select ctid from penstock.folded_model
-    where collection_id = :collection and version_id = :version limit :most::int
-  ))
-  returning 1
-)
-select count(*)::int from removed
-
--- name: remove_collection_from_tail
-with removed as (
-  delete from penstock.vectors_model
-  where ctid = any (array(select ctid from penstock.vectors_model where collection_id = :collection limit :most::int))
-  returning 1
-)
-select count(*)::int from removed
-
--- name: remove_collection_from_folded
-with removed as (
-  delete from penstock.folded_model
-  where ctid = any (array(select ctid from penstock.folded_model where collection_id = :collection limit :most::int))
+  delete from penstock.either_model
+  where ctid = any (array(select ctid from penstock.either_model where collection_id = :collection limit :most::int))
   returning 1
 )
 select count(*)::int from removed
@@ -129,7 +99,7 @@ order by version, ordinal
 -- name: indexed_collections
 -- Those whose folded vectors have an index that is complete.
 select asked.id from unnest(:collections::int[]) as asked(id)
-join pg_index on indexrelid = to_regclass(format('penstock.%I', 'folded_vectors_model_name_' || asked.id)) and indisvalid
+join pg_index on indexrelid = to_regclass(format('penstock.%I', :folded::text || '_' || asked.id)) and indisvalid
 
 -- name: nearest
 -- Every vector is looked at. The subquery keeps its rows from being sorted by an index, which would be less than exact.

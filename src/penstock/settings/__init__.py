@@ -1,18 +1,26 @@
-"""What a person can choose: read from arguments, variables and files, validated as one frozen `Settings`."""
+"""The settings: read from arguments, variables and files, validated as one frozen `Settings`."""
 
-from penstock.settings.model import LogSettings, PoolSettings, PostgresSettings, Settings
-from penstock.settings.page import describe, settings_page
-from penstock.settings.sources import load_settings
-from penstock.settings.values import DatabaseUrl, mask_credentials
-
-__all__ = [
-    "DatabaseUrl",
-    "LogSettings",
-    "PoolSettings",
-    "PostgresSettings",
-    "Settings",
-    "describe",
-    "load_settings",
-    "mask_credentials",
-    "settings_page",
-]
+from penstock.settings.loader import describe, load_settings
+from penstock.settings.memos import MemoSettings
+from penstock.settings.models import LlmSettings, ModelSettings
+from penstock.settings.rates import Rate, RateSettings, parse_rate
+from penstock.settings.settings import (
+    ApiSettings,
+    CollectionSettings,
+    LogSettings,
+    PoolSettings,
+    PostgresSettings,
+    Settings,
+)
+from penstock.settings.sources import BusSettings, SourceSettings
+from penstock.settings.storage import QdrantSettings, parse_options
+from penstock.settings.types import (
+    Bytes,
+    DatabaseUrl,
+    Section,
+    format_duration,
+    format_size,
+    mask_credentials,
+    parse_duration,
+)
+from penstock.settings.web import CrawlSettings, FetchSettings

@@ -1,4 +1,4 @@
-"""What is looked for in documents: the types of things, how they relate, and the kinds of facts, each in a few words.
+"""`[knowledge]`: the schema of facts (types of things, relations, kinds, each with a description) and their extraction.
 
 [knowledge.schema.entities]
 company = "A business, by the name that it uses itself"
@@ -11,9 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from penstock.settings.llm import LlmSettings
-from penstock.settings.section import Section
-from penstock.settings.values import Whole
+from penstock.settings.models import LlmSettings
+from penstock.settings.types import Section, Whole
 
 TYPE = re.compile(r"[a-z][a-z0-9_]{0,40}")
 MOST = 50  # types of one sort

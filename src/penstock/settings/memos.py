@@ -1,4 +1,4 @@
-"""Memos: which models make them, how much of a conversation at a time, and what is worth remembering."""
+"""`[memos]`: the models that make them, how much of a conversation is read at a time, and what is kept."""
 
 import re
 from datetime import timedelta
@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from penstock.settings.outside import MODEL_NAME
-from penstock.settings.section import Section
-from penstock.settings.values import Duration, Unset, Whole
+from penstock.settings.models import MODEL_NAME
+from penstock.settings.types import Duration, Section, Unset, Whole
 
 # Those that PostgreSQL knows the word endings of; simple ignores none.
 Language = Literal[

@@ -1,4 +1,4 @@
-"""How many requests are answered: rates of each caller, written like `50/s`, and how many searches run at once."""
+"""`[rates]`: rate limits of each caller, written like `50/s`, and how many searches run at once."""
 
 import os
 import re
@@ -7,8 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from penstock.settings.section import Section
-from penstock.settings.values import Whole
+from penstock.settings.types import Section, Whole
 
 _UNITS = {"s": 1, "min": 60, "h": 3600}  # in seconds
 _RATE = re.compile(r"([0-9]{1,9})\s*/\s*(s|min|h)")

@@ -1,241 +1,174 @@
-"""Where settings come from: arguments, variables and files, merged key by key.
+"""Ingestion from other systems: `[sources.NAME]`, `[packet]`, and the `[bus]` that wakes workers."""
 
-An argument beats a `PENSTOCK_A__B` variable, which beats `penstock.toml` in the working folder, which beats
-`penstock.toml` in home, which beats the default. `load_settings` tells all problems at once, each with the place it
-came from and the fix; a key that nobody knows is a problem.
-"""
-
-import os
-import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+import re
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Literal
 
-from pydantic import SecretStr, TypeAdapter, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from pydantic import Field, SecretStr, field_validator
 
-from penstock.errors import BadSetting
-from penstock.settings.model import FIELDS, SECTIONS, TABLES, Settings, default_home, find_field
-from penstock.settings.values import DatabaseUrl, Folder, mask_credentials
+from penstock.settings.types import Bytes, Duration, Folder, Section, Size, Unset, Whole
 
-OF_THE_CLIENT = {"PENSTOCK_URL", "PENSTOCK_KEY"}  # no settings: who uses penstock.client may run commands, too
-FILE = "penstock.toml"
+SOURCE_NAME = r"^[a-z0-9][a-z0-9_-]{0,40}$"
+Word = Annotated[str | None, Unset]
+Secret = Annotated[SecretStr | None, Unset]
 
-
-@dataclass(frozen=True)
-class Loaded:
-    """Valid settings, and for each dotted key the place that decided it."""
-
-    settings: Settings
-    origins: dict[str, str]
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """One key as somebody wrote it, known or not."""
-
-    key: str
-    value: object = field(repr=False)
-    written: str  # the key in its own spelling
-    name: str  # the same with its place, to begin a sentence
-    origin: str
-    folder: Path  # where a relative path starts
-
-    def spell(self, key: str) -> str:
-        return variable(key) if self.written.startswith("PENSTOCK_") else key
+# What a source cannot be without, by its type.
+NEEDED = {
+    "table": ("url", "table", "id"),
+    "folder": ("folder",),
+    "bucket": ("url",),
+    "webhook": ("secret",),
+    "rabbitmq": ("url", "queue"),
+    "servicebus": ("url", "queue"),
+}
 
 
-def variable(key: str) -> str:
-    """The environment variable of a dotted key."""
-    return "PENSTOCK_" + key.upper().replace(".", "__")
+class SourceSettings(Section):
+    """A system that documents come from by themselves, in a table of its own; NAME is what it is called."""
+
+    type: Literal["table", "folder", "bucket", "webhook", "rabbitmq", "servicebus"] = Field(
+        "folder", description="What it is."
+    )
+    makes: Literal["document", "packet", "memo"] = Field(
+        "document", description="What a message becomes; memo: a message of a conversation, of which memos are made."
+    )
+    collection: str = Field("inbox", description="The collection that it becomes a part of; made if it is not there.")
+    tenant: str = Field("default", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="Whose it is.")
+    on_change: Literal["version", "error"] = Field(
+        "version",
+        description="A message with the number of an earlier one and other content: a new version, or refused.",
+    )
+    replace: bool = Field(
+        False,
+        description="Whether a message may replace a document of the same name that another message brought; files of folders "
+        "and buckets always do.",
+    )
+    url: Secret = Field(
+        None,
+        examples=["postgresql://reader@host/erp"],
+        description="Where it is: `postgresql://`, `mysql://` or `mssql://` for a table, `s3://`, `az://` or `gs://` for a "
+        "bucket, `amqp://` for RabbitMQ, the connection string for Service Bus.",
+    )
+    endpoint: Word = Field(None, description="Address of the bucket's server when it is not the cloud's own.")
+    options: Secret = Field(None, description="Credentials of the bucket, as `name=value` with spaces between.")
+    poll_every: Duration = Field(timedelta(seconds=5), description="How often it is asked while nothing comes.")
+    batch: Whole = Field(500, ge=1, le=10_000, description="Messages that are taken in one transaction, at most.")
+    waiting: Whole = Field(
+        100_000, ge=1, le=100_000_000, description="Messages that may wait here; beyond that it is asked no more."
+    )
+    largest: Size = Field(
+        Bytes(16 * 2**20), ge=1, le=2**28, description="Bytes of one message, at most; a larger one is refused."
+    )
+    # A table of another database.
+    table: Word = Field(None, description="The table or view, with its schema if it has one.")
+    columns: str = Field("*", description="Its columns that are read, with commas between.")
+    id: Word = Field(None, description="The column that numbers its rows, and is the message's number here.")
+    order_by: Word = Field(
+        None, description="The column by which new rows are found, a number or a time; not set means `id`."
+    )
+    overlap: Whole = Field(
+        1_000, ge=0, le=1_000_000, description="Numbers that are looked at again: rows may be committed out of order."
+    )
+    overlap_time: Duration = Field(timedelta(minutes=10), description="The same for a column of times.")
+    sweep_every: Duration = Field(
+        timedelta(minutes=10), description="How often the whole table is compared with the inbox."
+    )
+    json_columns: str = Field("", description="Columns of text that hold JSON, with commas between.")
+    mark_status: Word = Field(None, description="A column that is told what became of the row: `ready` or `failed`.")
+    mark_error: Word = Field(None, description="A column that is told why it failed.")
+    # A folder.
+    folder: Annotated[Folder | None, Unset] = Field(None, description="The folder that is watched, with all below it.")
+    pattern: str = Field("*", description="Names of files that are taken.")
+    settle: Duration = Field(timedelta(seconds=2), description="A file is taken when it has not changed for this long.")
+    afterwards: Literal["leave", "move"] = Field(
+        "leave", description="What becomes of a file: it stays, or moves to `done` or `failed` in its folder."
+    )
+    # A webhook.
+    secret: Secret = Field(None, description="What its messages are signed with.")
+    window: Duration = Field(timedelta(minutes=5), description="How old a signature may be.")
+    # A queue of a broker.
+    queue: Word = Field(None, description="The broker's queue.")
+    dead_letters: Word = Field(None, description="The exchange for what cannot be used; not set means `NAME.dead`.")
+    prefetch: Whole = Field(500, ge=1, le=10_000, description="Messages that the broker sends ahead, at most.")
+    # What is where in a message; a dot goes one level down.
+    message_id_from: str = Field("id", description="Its number, where the sender gives none beside it.")
+    name_from: str = Field("name", description="The name of the document or packet; if it has none, its number is it.")
+    documents_from: str = Field("documents", description="The list of documents of a packet.")
+    file_name_from: str = Field("name", description="In a document of that list: its name.")
+    url_from: str = Field("url", description="In a document: a URL to fetch it from.")
+    blob_from: str = Field("blob", description="In a document: its key in `blobs_url`.")
+    content_from: str = Field("content", description="In a document: its bytes as base64.")
+    metadata_from: str = Field("metadata", description="An object with what else is known of it.")
+    blobs_url: Word = Field(None, description="The bucket in which the keys of `blob_from` are.")
+    blobs_endpoint: Word = Field(None, description="Address of that bucket's server.")
+    blobs_options: Secret = Field(None, description="Credentials of that bucket.")
+
+    @field_validator("table", "id", "order_by", "mark_status", "mark_error")
+    @classmethod
+    def _a_name(cls, name: str | None) -> str | None:
+        if name and not re.fullmatch(r"[^\W\d][\w$ ]*(\.[^\W\d][\w$ ]*){0,2}", name):
+            raise ValueError("This is no name of a table or column. Write it without quotes, as in public.orders.")
+        return name
+
+    @field_validator("columns", "json_columns")
+    @classmethod
+    def _names(cls, names: str) -> str:
+        if names.strip() not in {"", "*"} and not all(
+            re.fullmatch(r"\s*[^\W\d][\w$ ]*", name) for name in names.split(",")
+        ):
+            raise ValueError("These are no names of columns. Write them like id, name, payload.")
+        return names
+
+    @field_validator("blobs_url")
+    @classmethod
+    def _a_bucket(cls, url: str | None) -> str | None:
+        if url and not re.match(r"(s3|az|gs|file)://", url):
+            raise ValueError(
+                "This is no bucket. Write s3://bucket/prefix, az://container/prefix or gs://bucket/prefix."
+            )
+        return url
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the next file of a name takes the place of the last."""
+        return self.replace or self.type in {"folder", "bucket"}
+
+    @property
+    def tells(self) -> bool:
+        """Whether the source wants to hear what became of its messages."""
+        return bool(self.mark_status or self.mark_error) or self.afterwards == "move"
+
+    def column_names(self, which: str) -> list[str]:
+        """The columns of `columns` or `json_columns` one by one; none for all of them."""
+        text: str = getattr(self, which)
+        return [] if text.strip() == "*" else [name.strip() for name in text.split(",") if name.strip()]
 
 
-def load_settings(
-    *, working_folder: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: object
-) -> Loaded:
-    """Read all sources; an override is `home=…`, `api__port=…` or `api={"port": …}`, and None means not given."""
-    folder = _working_folder() if working_folder is None else working_folder.absolute()
-    problems: list[str] = []
-    here = _accepted(_file_entries(folder, problems), problems)
-    given = here | _accepted(_environment_entries(os.environ if environ is None else environ, folder), problems)
-    given |= _accepted(_argument_entries(overrides, folder), problems)
+class PacketSettings(Section):
+    """Documents that belong together."""
 
-    there: dict[str, _Entry] = {}
-    if home := _home(given):
-        is_here = home.resolve() == folder.resolve()
-        there = here if is_here else _accepted(_file_entries(home, problems), problems)
-    if "home" in there:
-        problems.append(
-            f"{there['home'].name} cannot be set there, because that file is found through home. "
-            f"Remove it and set PENSTOCK_HOME, or home in the {FILE} of the working folder."
-        )
-    given = there | given
-
-    settings = _validated(given, problems)
-    if settings is None or problems:
-        raise BadSetting("\n".join(mask_credentials(problem) for problem in problems))
-    origins = {key: given[key].origin if key in given else "default" for key in FIELDS}
-    return Loaded(settings, origins | {key: entry.origin for key, entry in given.items() if key not in FIELDS})
+    documents: Whole = Field(200, ge=1, le=10_000, description="Documents of one packet, at most.")
+    require_all: bool = Field(
+        False, description="Whether a packet fails when one of its documents cannot be had or read; else it has a gap."
+    )
+    fetch_at_once: Whole = Field(
+        4, ge=1, le=100, description="Documents of a packet that are fetched at the same time."
+    )
+    rules: Annotated[Path | None, Unset] = Field(
+        None, description="A file with rules that tell the parts of a packet; not set means the built-in ones."
+    )
+    hook: Word = Field(
+        None,
+        pattern=r"^[\w.]+:\w+$",
+        examples=["mycompany.parts:weigh"],
+        description="A function that weighs in on the parts, as `module:function`.",
+    )
 
 
-def _working_folder() -> Path:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        raise BadSetting("The working folder does not exist any more. Change to another folder.") from None
+class BusSettings(Section):
+    """A broker that tells workers about accepted documents. The queue in PostgreSQL stays the truth: without it all goes on."""
 
-
-def _home(given: Mapping[str, _Entry]) -> Path | None:
-    """Where the second file is; None when the value is no path, which validation tells."""
-    if "home" not in given:
-        return default_home()
-    try:
-        return TypeAdapter(Folder).validate_python(given["home"].value)
-    except ValidationError:
-        return None
-
-
-def _file_entries(folder: Path, problems: list[str]) -> Iterator[_Entry]:
-    path = folder / FILE
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        problems.append(f"{path} cannot be read: {error.strerror}. Correct its permissions, or remove it.")
-    except UnicodeDecodeError:
-        problems.append(f"{path} is not UTF-8 text. Save it as UTF-8.")
-    except tomllib.TOMLDecodeError as error:
-        problems.append(f"{path} is not valid TOML: {error}. Correct that line.")
-    else:
-        for key, value in _pairs(table):
-            yield _Entry(key, value, key, f"{key} in {path}", str(path), folder)
-
-
-def _environment_entries(environ: Mapping[str, str], folder: Path) -> Iterator[_Entry]:
-    for name, text in sorted(environ.items()):
-        if name.startswith("PENSTOCK_") and not name.startswith("PENSTOCK_TEST_") and name not in OF_THE_CLIENT:
-            key = name.removeprefix("PENSTOCK_").lower().replace("__", ".")
-            yield _Entry(key, text, name, name, name, folder)
-
-
-def _argument_entries(overrides: Mapping[str, object], folder: Path) -> Iterator[_Entry]:
-    for key, value in _pairs({name.replace("__", "."): value for name, value in overrides.items()}):
-        if value is not None:
-            yield _Entry(key, value, key, f"{key} (argument)", "argument", folder)
-
-
-def _pairs(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Flatten the tables of sections that exist; any other table stays one value, to be refused as such."""
-    for name, value in table.items():
-        if isinstance(value, Mapping) and (prefix + name in {*SECTIONS, *TABLES} or prefix[:-1] in TABLES):
-            yield from _pairs(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
-
-
-def _accepted(entries: Iterator[_Entry], problems: list[str]) -> dict[str, _Entry]:
-    accepted = {}
-    for entry in entries:
-        if problem := _refusal(entry):
-            problems.append(problem)
-        else:
-            accepted[entry.key] = _anchored(entry)
-    return accepted
-
-
-def _refusal(entry: _Entry) -> str | None:
-    if entry.written != entry.spell(entry.key) or (entry.key not in SECTIONS and find_field(entry.key) is None):
-        return f"{entry.name} is not a setting. {_advice(entry)}"
-    if entry.key in SECTIONS:
-        example = entry.spell(f"{entry.key}.{next(iter(SECTIONS[entry.key].model_fields))}")
-        return f"{entry.name} is a section, not a value. Set one of its keys, such as {example}."
-    if isinstance(entry.value, Mapping) and get_origin(_field(entry.key).annotation) is not dict:
-        return f"{entry.name} is a value, not a table. Write {entry.key.rpartition('.')[2]} = … in its place."
-    return None
-
-
-def _advice(entry: _Entry) -> str:
-    near: list[str] = get_close_matches(entry.key.lower(), [*FIELDS, *SECTIONS], n=1)
-    near = near or [key for key in FIELDS if key.rpartition(".")[2] == entry.key.rpartition(".")[2]]
-    if near:
-        return f"Did you mean {' or '.join(map(entry.spell, near))}?"
-    return "`penstock config --markdown` lists all settings."
-
-
-def _anchored(entry: _Entry) -> _Entry:
-    """A relative path starts where it was written, not where the process runs."""
-    value = entry.value
-    if Path not in _kinds(_field(entry.key)) or not isinstance(value, str | Path) or not str(value).strip():
-        return entry
-    path = entry.folder / value if not str(value).startswith("~") else Path(value)
-    return replace(entry, value=path)
-
-
-def _validated(given: Mapping[str, _Entry], problems: list[str]) -> Settings | None:
-    tree: dict[str, Any] = {}
-    for key, entry in given.items():
-        *sections, name = key.split(".")
-        table = tree
-        for section in sections:
-            table = table.setdefault(section, {})
-        table[name] = entry.value
-    try:
-        return Settings.model_validate(tree, context={"names": {key: entry.name for key, entry in given.items()}})
-    except ValidationError as error:
-        for details in error.errors(include_url=False):
-            problems.extend(_sentences(details, given))
-    return None
-
-
-def _sentences(details: ErrorDetails, given: Mapping[str, _Entry]) -> Iterator[str]:
-    """Our own words for what pydantic found: its messages quote values and do not know where they came from."""
-    own = str(details["ctx"]["error"]) if details["type"] == "value_error" else ""
-    key = ".".join(str(part) for part in details["loc"])
-    if not key:
-        yield from own.splitlines()
-    elif key in given:  # else a default that could not be computed from a wrong value, which has its own line
-        entry, info = given[key], _field(key)
-        is_value = "" if _is_secret(info) else f" is {_shortened(entry.value)}, but"
-        yield f"{entry.name}: {own}" if own else f"{entry.name}{is_value} must be {_expected(info)}."
-
-
-def _is_secret(info: FieldInfo) -> bool:
-    return not {DatabaseUrl, SecretStr}.isdisjoint(_kinds(info))
-
-
-def _shortened(value: object) -> str:
-    text = mask_credentials(repr(value))
-    return text if len(text) <= 60 else text[:59] + "…"
-
-
-def _expected(info: FieldInfo) -> str:
-    if get_origin(info.annotation) is Literal:
-        return "one of " + ", ".join(get_args(info.annotation))
-    if bool in (kinds := _kinds(info)):
-        return "true or false"
-    if int in kinds:
-        low, high = (next(getattr(m, side) for m in info.metadata if hasattr(m, side)) for side in ("ge", "le"))
-        return f"a whole number from {low} to {high}"
-    if Path in kinds:
-        return "the path of a folder"
-    if DatabaseUrl in kinds:
-        return "text, such as postgresql://user@host:5432/name"
-    return f"text, such as {info.examples[0] if info.examples else info.default}"
-
-
-def _field(key: str) -> FieldInfo:
-    """Of a key that was accepted."""
-    info = find_field(key)
-    if info is None:
-        raise KeyError(key)
-    return info
-
-
-def _kinds(info: FieldInfo) -> tuple[object, ...]:
-    """The types that a field takes, without Annotated: `Folder | None` gives (Path, NoneType)."""
-    parts = get_args(info.annotation) if get_origin(info.annotation) is not Literal else ()
-    return tuple(get_args(part)[0] if get_origin(part) is Annotated else part for part in parts or (info.annotation,))
+    type: Literal["off", "rabbitmq", "servicebus"] = Field("off", description="Which one.")
+    url: Secret = Field(None, description="Its address, or its connection string.")
+    queue: str = Field("penstock", pattern=r"^[\w.-]{1,200}$", description="The queue for these messages.")

@@ -1,6 +1,16 @@
-"""Where documents come from by themselves: other databases, folders, buckets, brokers. All of them write into the one inbox."""
+"""Sources: documents that come from other databases, folders, buckets and brokers. All of them write into the one inbox.
 
-from penstock.sources.source import Asked, Desk, Fate, Source, Trouble
+The files in the order in which a message passes through them:
+
+    sources.py              the sources of a worker: each in a task of its own, restarted after trouble
+    source.py               the protocol of a source, and the loop that polls it
+    table/, folder.py (with files.py), bucket.py         are polled
+    rabbitmq.py, servicebus.py (with broker_intake.py)   are consumed
+    documents/inbox.py      a batch, its jobs and the new position are one transaction
+    pipelines/inbox.py      the job: fetch the bytes, write the document or packet
+    sources.py              a job reports the outcome to the source, if it wants that
+"""
+
+from penstock.sources.broker_intake import number_in, parse_object
+from penstock.sources.source import MessageOutcome, PolledSource, Source, SourceContext, Trouble
 from penstock.sources.sources import Sources
-
-__all__ = ["Asked", "Desk", "Fate", "Source", "Sources", "Trouble"]

@@ -1,4 +1,4 @@
-"""A bucket as a source: it is listed again and again, page by page, and what the inbox does not know is received.
+"""A bucket as a source: it is listed again and again, page by page, and objects that the inbox does not know are received.
 
 One worker at a time goes through the listing. The position says how far: a page, what is new on it and the next position are
 one transaction, so that after a crash another worker goes on there. The bytes are fetched by the message's job. What is in the
@@ -12,42 +12,41 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from penstock.blobs.outside import Bucket, Listed, open_bucket
-from penstock.documents import Message, Overtaken, Position
-from penstock.documents.naming import check_document_name
+from penstock.blobs import Bucket, BucketObject, open_bucket
+from penstock.documents import Overtaken, Position, SourceMessage, check_document_name
 from penstock.errors import BadSetting, BadValue, NotFound
-from penstock.sources.look import name_filter
-from penstock.sources.source import Desk, Fate, Trouble, keep_asking
+from penstock.sources.files import name_filter
+from penstock.sources.source import MessageOutcome, SourceContext, Trouble, poll_forever
 
-ABANDONED = 15.0  # seconds without a page, after which somebody else goes on with a listing
+ABANDONED = 15.0  # seconds without a page, after which another worker goes on with a listing
 BEGIN: dict[str, Any] = {"after": None, "ended": 0}
 
 
 class BucketSource:
     """One bucket below one prefix."""
 
-    def __init__(self, desk: Desk, bucket: Bucket) -> None:
-        self.desk = desk
+    def __init__(self, context: SourceContext, bucket: Bucket) -> None:
+        self.context = context
         self.bucket = bucket
-        self._packets = desk.chosen.makes == "packet"
-        pattern = desk.chosen.pattern
+        self._packets = context.chosen.makes == "packet"
+        pattern = context.chosen.pattern
         self._wanted = name_filter("*.json" if self._packets and pattern == "*" else pattern)
-        self._listing: AsyncIterator[list[Listed]] | None = None
+        self._listing: AsyncIterator[list[BucketObject]] | None = None
         self._turn = -1  # at which we have moved the position ourselves
         self._seen_turn = (-1, 0.0)  # and when it was first seen
         self._pause = 0.0
 
     async def run(self) -> None:
         try:
-            await keep_asking(self, self.desk)
+            await poll_forever(self, self.context)
         finally:
             await self.close()
 
     async def close(self) -> None:
         self._listing = None
 
-    async def tell(self, fates: Sequence[Fate]) -> None:
-        """Nothing is ever written to somebody else's bucket."""
+    async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
+        """Nothing is ever written to the bucket."""
 
     async def rest(self, seconds: float) -> None:
         await asyncio.sleep(min(seconds, self._pause or seconds))
@@ -56,18 +55,18 @@ class BucketSource:
 
     async def poll(self) -> bool:
         """One page of the listing; whether there are more."""
-        position = await self.desk.position()
+        position = await self.context.position()
         self._pause = self._wait(position)
         if self._pause:
             return False
         if self._listing is None or self._turn != position.turn:
             after = (position.value or BEGIN)["after"]
-            self._listing = self.bucket.pages(after, self.desk.chosen.batch)
+            self._listing = self.bucket.pages(after, self.context.chosen.batch)
         try:
             page = await anext(self._listing, None)
             onward = {"after": page[-1].key} if page else {"after": None, "ended": time.time()}
             news = await self._news(page or [])
-            await self.desk.receive(news, position=position, onward=onward)
+            await self.context.receive(news, position=position, onward=onward)
         except BaseException as error:
             self._listing = None  # what is not received is listed again
             if isinstance(error, Overtaken):
@@ -79,8 +78,8 @@ class BucketSource:
         return page is not None
 
     def _wait(self, position: Position) -> float:
-        """How long it is somebody else's turn, or nobody's; no clock of another machine is relied on."""
-        now, every = asyncio.get_running_loop().time(), self.desk.chosen.poll_every.total_seconds()
+        """Seconds until it is this worker's turn, without relying on the clock of another machine."""
+        now, every = asyncio.get_running_loop().time(), self.context.chosen.poll_every.total_seconds()
         if self._seen_turn[0] != position.turn:
             self._seen_turn = (position.turn, now)
         state = position.value or BEGIN
@@ -92,16 +91,16 @@ class BucketSource:
 
     # -- messages -------------------------------------------------------------------------------------------------------
 
-    async def _news(self, page: Sequence[Listed]) -> list[Message]:
+    async def _news(self, page: Sequence[BucketObject]) -> list[SourceMessage]:
         """Of a page, what is not in the inbox. Objects without a byte are marks of folders, or as good as that."""
         wanted = [each for each in page if each.size and self._wanted(each.key.rpartition("/")[2])]
         if not self._packets:
-            return await self.desk.news([self._message(each) for each in wanted])
+            return await self.context.news([self._message(each) for each in wanted])
         by_number = {_number(each): each for each in wanted}
-        found = [await self._packet(by_number[number]) for number in await self.desk.unknown(list(by_number))]
+        found = [await self._packet(by_number[number]) for number in await self.context.unknown(list(by_number))]
         return [message for message in found if message is not None]
 
-    def _message(self, listed: Listed) -> Message:
+    def _message(self, listed: BucketObject) -> SourceMessage:
         """With its time: content that was here before, and has come back, is taken again."""
         payload = {
             "name": listed.key,
@@ -110,12 +109,12 @@ class BucketSource:
             "size": listed.size,
             "modified": listed.modified.isoformat(),
         }
-        return Message(_number(listed), payload, poison=self._refusal(listed, self.desk.settings.limits.bytes))
+        return SourceMessage(_number(listed), payload, poison=self._refusal(listed, self.context.settings.limits.bytes))
 
-    async def _packet(self, listed: Listed) -> Message | None:
+    async def _packet(self, listed: BucketObject) -> SourceMessage | None:
         """What the object says itself: a list of documents by their keys. None if it has gone since."""
-        if reason := self._refusal(listed, int(self.desk.chosen.largest)):
-            return Message(_number(listed), {"name": listed.key}, poison=reason)
+        if reason := self._refusal(listed, int(self.context.chosen.largest)):
+            return SourceMessage(_number(listed), {"name": listed.key}, poison=reason)
         try:
             content = b"".join([piece async for piece in self.bucket.read(listed.key)])
             asked = json.loads(content)
@@ -125,33 +124,33 @@ class BucketSource:
             asked = None
         if not isinstance(asked, dict):
             reason = f"{listed.key} is not a JSON object with a list of documents: correct who writes it."
-            return Message(_number(listed), {"name": listed.key}, poison=reason)
-        return Message(_number(listed), {"name": listed.key.removesuffix(".json"), **asked})
+            return SourceMessage(_number(listed), {"name": listed.key}, poison=reason)
+        return SourceMessage(_number(listed), {"name": listed.key.removesuffix(".json"), **asked})
 
-    def _refusal(self, listed: Listed, most: int) -> str:
+    def _refusal(self, listed: BucketObject, most: int) -> str:
         try:
             check_document_name(listed.key)
         except BadValue as error:
             return f"The object cannot be taken under its key. {error}"
         if listed.size > most:
-            limit = f"sources.{self.desk.name}.largest" if self._packets else "limits.bytes"
+            limit = f"sources.{self.context.name}.largest" if self._packets else "limits.bytes"
             return (
                 f"{listed.key} has {listed.size:,} bytes, more than {most:,} ({limit}): split it, or raise the limit."
             )
         return ""
 
 
-def _number(listed: Listed) -> str:
+def _number(listed: BucketObject) -> str:
     return f"{listed.key}@{listed.etag or listed.modified.isoformat()}"
 
 
-def open_source(desk: Desk) -> BucketSource:
+def open_source(context: SourceContext) -> BucketSource:
     """The bucket that the settings name. Nothing is asked of it yet."""
-    chosen = desk.chosen
+    chosen = context.chosen
     if chosen.url is None:
-        raise BadSetting(f"sources.{desk.name}.url is not set. A bucket cannot be used without it.")
+        raise BadSetting(f"sources.{context.name}.url is not set. A bucket cannot be used without it.")
     if chosen.afterwards == "move":
         raise Trouble(
-            f"sources.{desk.name}.afterwards is move, and nothing is written to a bucket: remove it, or set it to leave."
+            f"sources.{context.name}.afterwards is move, and nothing is written to a bucket: remove it, or set it to leave."
         )
-    return BucketSource(desk, open_bucket(chosen.url.get_secret_value(), chosen.endpoint, chosen.options))
+    return BucketSource(context, open_bucket(chosen.url.get_secret_value(), chosen.endpoint, chosen.options))

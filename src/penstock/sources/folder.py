@@ -1,39 +1,127 @@
 """A folder as a source: files are taken when they are completely written.
 
-A file is complete when nothing of it has changed for `settle`; no clock but our own counts, because that of a network drive may
-go wrong. It is hashed first, then compared with the inbox, and what is new goes into the blob store: so that many workers, or
-one that starts again, store nothing twice. What was taken is remembered by its stamp while the process lives. A change is heard
-of at once by watchfiles; where that is missing or fails, the folder is looked through every `poll_every` as it is anyway.
+A file is complete when nothing of it has changed for `settle`, by the clock of this process, because that of a network drive
+may be wrong. It is hashed first, then compared with the inbox, and new content goes into the blob store, so that several
+workers, or one that starts again, store nothing twice. Files that were taken are remembered by their stat while the process
+lives. watchfiles reports changes at once; where that is missing or fails, the folder is polled every `poll_every` anyway.
 """
 
 import asyncio
+import errno
 import logging
+import os
 import random
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
-from penstock.blobs import Stored
-from penstock.documents import Message, Overtaken
+from penstock.blobs import StoredBlob
+from penstock.documents import Overtaken, SourceMessage, numbered
 from penstock.errors import BodyTooLarge
-from penstock.sources.look import Changed, hash_leaf, name_filter, pieces, walk
-from penstock.sources.parcel import Parcel, parcels
-from penstock.sources.shelf import OURS, Shelf
-from penstock.sources.source import Desk, Fate, Trouble, keep_asking
+from penstock.sources.files import FileChanged, FolderItem, folder_items, hash_file, item_at, name_filter, pieces, walk
+from penstock.sources.source import MessageOutcome, SourceContext, Trouble, poll_forever
 from penstock.telemetry import log
 
 TOGETHER = 256 * 2**20  # bytes that are stored before a batch is received
-LOOK_AGAIN_AFTER = 30.0  # seconds of taking
+POLL_AGAIN_AFTER = 30.0  # seconds of taking
 PATIENCE = 60.0  # seconds in which a file that cannot be opened may become readable
-MOST_SAID = 1000
-SHARE, LONGEST_REST = 10, 60.0  # a look that took a second is followed by ten without one
+MOST_LOGGED = 1000  # paths that may not be read
+SHARE, LONGEST_REST = 10, 60.0  # a poll that took a second is followed by ten without one
+DONE, FAILED = "done", "failed"
+OURS = (DONE, FAILED)
+UNLINKED = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}  # no hard link to be had here
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxFolders:
+    """The folders `done` and `failed` of a source. Files keep their path below, and overwrite nothing."""
+
+    top: Path
+    wanted: Callable[[str], bool]
+    packets: bool
+
+    def put_away(self, outcome: MessageOutcome) -> None:
+        """Move what a message came from; one that was failed and is ready now moves on."""
+        name, _, mark = outcome.message_id.rpartition("@")
+        if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            return
+        done, failed = self.top / DONE, self.top / FAILED
+        if outcome.status == "ready":
+            if self._is_there(self.top, name, mark):
+                self._move(self.top / name, done, name)
+            elif self._is_there(failed, name, mark):
+                self._move(failed / name, done, name)
+                _reason_of(failed / name).unlink(missing_ok=True)
+        elif self._is_there(self.top, name, mark):
+            moved = self._move(self.top / name, failed, name)
+            if moved != self.top / name:
+                _write_reason(moved, outcome.reason)
+        elif self._is_there(failed, name, mark) and not _reason_of(failed / name).exists():
+            _write_reason(failed / name, outcome.reason)  # we were stopped between the two
+
+    def _is_there(self, top: Path, name: str, mark: str) -> bool:
+        try:
+            item = item_at(top, name, self.wanted, packet=self.packets)
+            return item is not None and item.has(mark, top)
+        except FileChanged:  # just now: what it becomes is another message
+            return False
+        except OSError as error:  # one file that nobody can read any more holds up no others
+            log.warning("a file is left where it is, because it cannot be read", file=ascii(name), error=error.strerror)
+            return False
+
+    def _move(self, source: Path, folder: Path, name: str) -> Path:
+        target, number = folder / name, 1
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):  # a file has the name of its folder
+            log.warning("a file is left where it is, because its place is taken", file=str(source), place=str(target))
+            return source
+        while not _moved(source, target):
+            number += 1
+            target = folder / numbered(name, number)
+        return target
+
+
+def _moved(source: Path, target: Path) -> bool:
+    """False if the name is taken. A rename would overwrite a file that comes at the same moment; a link does not."""
+    try:
+        if source.is_dir():
+            return _moved_plainly(source, target)
+        os.link(source, target, follow_symlinks=False)
+    except FileExistsError:
+        if not source.samefile(target):  # else we were stopped after the link
+            return False
+    except OSError as error:
+        if error.errno not in UNLINKED:
+            raise
+        return _moved_plainly(source, target)
+    source.unlink()
+    return True
+
+
+def _moved_plainly(source: Path, target: Path) -> bool:
+    if os.path.lexists(target):
+        return False
+    shutil.move(source, target)
+    return True
+
+
+def _reason_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.reason.txt")
+
+
+def _write_reason(path: Path, reason: str) -> None:
+    with suppress(FileNotFoundError):
+        _reason_of(path).write_text(f"{reason}\n", encoding="utf-8", errors="replace")
 
 
 @dataclass(slots=True)
-class Seen:
-    """What is known of a parcel."""
+class SeenItem:
+    """An item as it was seen last."""
 
-    parcel: Parcel
+    item: FolderItem
     due: float  # not to be taken before
     since: float
     taken: bool = False
@@ -42,17 +130,17 @@ class Seen:
 class FolderSource:
     """One folder. Its state is what was seen by this process; the inbox knows what was taken."""
 
-    def __init__(self, desk: Desk) -> None:
-        if desk.chosen.folder is None:
-            raise Trouble(f"sources.{desk.name}.folder is not set. A folder cannot be used without it.")
-        self.desk = desk
-        self.top = desk.chosen.folder
-        self._packets = desk.chosen.makes == "packet"
-        self._moves = desk.chosen.afterwards == "move"
-        self._wanted = name_filter(desk.chosen.pattern)
-        self._shelf = Shelf(self.top, self._wanted, self._packets)
-        self._settle = desk.chosen.settle.total_seconds()
-        self._seen: dict[str, Seen] = {}
+    def __init__(self, context: SourceContext) -> None:
+        if context.chosen.folder is None:
+            raise Trouble(f"sources.{context.name}.folder is not set. A folder cannot be used without it.")
+        self.context = context
+        self.top = context.chosen.folder
+        self._packets = context.chosen.makes == "packet"
+        self._moves = context.chosen.afterwards == "move"
+        self._wanted = name_filter(context.chosen.pattern)
+        self._outbox = OutboxFolders(self.top, self._wanted, self._packets)
+        self._settle = context.chosen.settle.total_seconds()
+        self._seen: dict[str, SeenItem] = {}
         self._wake = asyncio.Event()
         self._looked = False
         self._rested_until = 0.0
@@ -60,10 +148,10 @@ class FolderSource:
         self._start = random.random()  # noqa: S311  workers begin at different places, and seldom meet
 
     async def run(self) -> None:
-        await self.desk.position()
+        await self.context.position()
         watching = asyncio.create_task(self._watch(), name=f"watch {self.top}")
         try:
-            await keep_asking(self, self.desk)
+            await poll_forever(self, self.context)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -71,13 +159,13 @@ class FolderSource:
     async def close(self) -> None:
         """Nothing is open between two looks."""
 
-    async def tell(self, fates: Sequence[Fate]) -> None:
+    async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
         if not self._moves:
             return
         if not await asyncio.to_thread(self.top.is_dir):
             raise self._missing()
-        for fate in fates:
-            await asyncio.to_thread(self._shelf.put_away, fate)
+        for outcome in outcomes:
+            await asyncio.to_thread(self._outbox.put_away, outcome)
 
     # -- looking --------------------------------------------------------------------------------------------------------
 
@@ -98,7 +186,7 @@ class FolderSource:
             batch = self._portion(due)
             due = due[len(batch) :]
             await self._take(batch)
-            if due and (loop.time() - now > LOOK_AGAIN_AFTER or not await self.desk.has_room()):
+            if due and (loop.time() - now > POLL_AGAIN_AFTER or not await self.context.has_room()):
                 return True
         return False
 
@@ -114,138 +202,138 @@ class FolderSource:
                 await self._wake.wait()
         await asyncio.sleep(max(0.0, self._rested_until - asyncio.get_running_loop().time()))
 
-    def _look(self) -> list[Parcel]:
+    def _look(self) -> list[FolderItem]:
         try:
-            leaves = walk(self.top, wanted=self._wanted, without=OURS, closed=self._say_closed)
-            return parcels(leaves, packets=self._packets)
+            files = walk(self.top, wanted=self._wanted, without=OURS, closed=self._say_closed)
+            return folder_items(files, packets=self._packets)
         except FileNotFoundError:
             raise self._missing() from None
         except OSError as error:
             raise Trouble(
-                f"The folder {self.top} of the source {self.desk.name} cannot be looked through ({error.strerror}): let the "
-                f"account of the worker read it, or correct sources.{self.desk.name}.folder."
+                f"The folder {self.top} of the source {self.context.name} cannot be looked through ({error.strerror}): let the "
+                f"account of the worker read it, or correct sources.{self.context.name}.folder."
             ) from None
 
     def _say_closed(self, path: str, error: OSError) -> None:
-        if path not in self._said and len(self._said) < MOST_SAID:
+        if path not in self._said and len(self._said) < MOST_LOGGED:
             self._said.add(path)
             log.warning(
                 "something in a folder may not be looked at",
-                source=self.desk.name,
+                source=self.context.name,
                 path=ascii(path),
                 error=error.strerror,
             )
 
     def _missing(self) -> Trouble:
         return Trouble(
-            f"The folder {self.top} of the source {self.desk.name} is not there: make or mount it, or correct "
-            f"sources.{self.desk.name}.folder."
+            f"The folder {self.top} of the source {self.context.name} is not there: make or mount it, or correct "
+            f"sources.{self.context.name}.folder."
         )
 
-    def _compare(self, found: Sequence[Parcel], now: float) -> None:
+    def _compare(self, found: Sequence[FolderItem], now: float) -> None:
         """What is as it was stays known; what has changed begins anew; what has gone is forgotten."""
         seen = {}
-        for parcel in found:
-            known = self._seen.get(parcel.name)
-            same = known is not None and known.parcel == parcel
-            seen[parcel.name] = known if known and same else Seen(parcel, now + self._settle, now)
+        for item in found:
+            known = self._seen.get(item.name)
+            same = known is not None and known.item == item
+            seen[item.name] = known if known and same else SeenItem(item, now + self._settle, now)
         self._seen = seen
 
-    def _portion(self, due: Sequence[Seen]) -> Sequence[Seen]:
+    def _portion(self, due: Sequence[SeenItem]) -> Sequence[SeenItem]:
         size = 0
-        for place, seen in enumerate(due[: self.desk.chosen.batch]):
-            size += seen.parcel.size
+        for place, seen in enumerate(due[: self.context.chosen.batch]):
+            size += seen.item.size
             if size > TOGETHER:
                 return due[: max(1, place)]
-        return due[: self.desk.chosen.batch]
+        return due[: self.context.chosen.batch]
 
     async def _watch(self) -> None:
         try:
             from watchfiles import awatch
         except ImportError:
-            log.info("install penstock[folder] to hear of new files at once", source=self.desk.name)
+            log.info("install penstock[folder] to hear of new files at once", source=self.context.name)
             return
         logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it tells of every change
         try:
             async for _ in awatch(self.top, watch_filter=None):
                 self._wake.set()
         except Exception as error:  # noqa: BLE001  no inotify, no more watches, a network drive: looks go on without it
-            log.warning("a folder is looked through, and not watched", source=self.desk.name, error=str(error))
+            log.warning("a folder is looked through, and not watched", source=self.context.name, error=str(error))
 
     # -- taking ---------------------------------------------------------------------------------------------------------
 
-    async def _take(self, batch: Sequence[Seen]) -> None:
+    async def _take(self, batch: Sequence[SeenItem]) -> None:
         ready = [(seen, message) for seen in batch if (message := await self._read(seen)) is not None]
-        news = {message.id for message in await self.desk.news([message for _, message in ready])}
+        news = {message.id for message in await self.context.news([message for _, message in ready])}
         brought = []
         for seen, message in ready:
-            stored: list[Stored] | None = []
+            stored: list[StoredBlob] | None = []
             if message.id in news and not message.poison:
-                stored = await self._store(seen.parcel, message)
+                stored = await self._store(seen.item, message)
             if stored is None:
                 self._later(seen, self._settle)
             elif message.id in news:
-                brought.append(Message(message.id, message.payload, stored, message.poison))
+                brought.append(SourceMessage(message.id, message.payload, stored, message.poison))
         if brought:
             await self._receive(brought)
         now = asyncio.get_running_loop().time()
         for seen, _ in ready:
             seen.taken = seen.due <= now  # else it was put off
 
-    async def _read(self, seen: Seen) -> Message | None:
+    async def _read(self, seen: SeenItem) -> SourceMessage | None:
         """Its message; None if it is not complete, or cannot be read as yet."""
-        parcel = seen.parcel
-        if reason := parcel.reason(self.desk.settings):
-            return parcel.refusal(reason)
+        item = seen.item
+        if reason := item.reason(self.context.settings):
+            return item.refusal(reason)
         try:
-            digests = [await asyncio.to_thread(hash_leaf, self.top, each) for each in parcel.leaves]
-        except Changed:
+            digests = [await asyncio.to_thread(hash_file, self.top, each) for each in item.files]
+        except FileChanged:
             self._later(seen, self._settle)
         except OSError as error:
             patient = asyncio.get_running_loop().time() - seen.since < PATIENCE
-            self._later(seen, self.desk.chosen.poll_every.total_seconds() if patient else PATIENCE)
+            self._later(seen, self.context.chosen.poll_every.total_seconds() if patient else PATIENCE)
             if not patient and isinstance(error, PermissionError):
-                return parcel.refusal(
-                    f"{parcel.name} cannot be read ({error.strerror}): let the account of the worker read it; it is then taken."
+                return item.refusal(
+                    f"{item.name} cannot be read ({error.strerror}): let the account of the worker read it; it is then taken."
                 )
             if not patient:
-                log.warning("a file cannot be read", source=self.desk.name, file=ascii(parcel.name), error=str(error))
+                log.warning("a file cannot be read", source=self.context.name, file=ascii(item.name), error=str(error))
         else:
-            return parcel.message(digests)
+            return item.message(digests)
         return None
 
-    async def _store(self, parcel: Parcel, message: Message) -> list[Stored] | None:
+    async def _store(self, item: FolderItem, message: SourceMessage) -> list[StoredBlob] | None:
         """All of its bytes; None if it was changed meanwhile, and then nothing is kept."""
-        stored: dict[bytes, Stored] = {}  # equal files of a packet once
+        stored: dict[bytes, StoredBlob] = {}  # equal files of a packet once
         digests = []
         try:
-            for each in parcel.leaves:
-                kept = await self.desk.store.write(pieces(self.top, each), most=self.desk.settings.limits.bytes)
+            for each in item.files:
+                kept = await self.context.store.write(pieces(self.top, each), most=self.context.settings.limits.bytes)
                 digests.append(kept.digest)
                 if stored.setdefault(kept.digest, kept) is not kept:
-                    await self.desk.store.remove(kept.key)
-            if parcel.message(digests).id == message.id:
+                    await self.context.store.remove(kept.key)
+            if item.message(digests).id == message.id:
                 return list(stored.values())
-        except (Changed, BodyTooLarge):
-            log.info("a file was changed while it was taken", source=self.desk.name, file=ascii(parcel.name))
+        except (FileChanged, BodyTooLarge):
+            log.info("a file was changed while it was taken", source=self.context.name, file=ascii(item.name))
         for kept in stored.values():
-            await self.desk.store.remove(kept.key)
+            await self.context.store.remove(kept.key)
         return None
 
-    def _later(self, seen: Seen, seconds: float) -> None:
+    def _later(self, seen: SeenItem, seconds: float) -> None:
         seen.due = asyncio.get_running_loop().time() + max(seconds, 0.1)
 
-    async def _receive(self, messages: Sequence[Message]) -> None:
+    async def _receive(self, messages: Sequence[SourceMessage]) -> None:
         """A folder has no position; its turn counts what came. The order is nobody's: who was overtaken goes again."""
         while True:
-            position = await self.desk.position()
+            position = await self.context.position()
             try:
-                await self.desk.receive(messages, position=position, onward=position.value)
+                await self.context.receive(messages, position=position, onward=position.value)
             except Overtaken:
                 continue
             return
 
 
-def open_source(desk: Desk) -> FolderSource:
+def open_source(context: SourceContext) -> FolderSource:
     """A folder that the settings name. Nothing is looked at yet."""
-    return FolderSource(desk)
+    return FolderSource(context)

@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.pipelines.brokers import CONNECT, need_aio_pika, rabbit
-from penstock.sources.incoming import BATCH_BYTES, Arrival, Taken, batches, read_message, take
-from penstock.sources.source import Desk, Fate, Source
+from penstock.pipelines import CONNECT, need_aio_pika, rabbit
+from penstock.sources.broker_intake import BATCH_BYTES, Arrival, BatchOutcome, batches, read_message, take
+from penstock.sources.source import MessageOutcome, Source, SourceContext
 from penstock.telemetry import log
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ AHEAD_BYTES = 4 * BATCH_BYTES  # of messages that the broker has sent ahead; it 
 DELIVERIES = 1_000_000
 
 
-def open_source(desk: Desk) -> Source:
+def open_source(context: SourceContext) -> Source:
     """The queue of the settings."""
-    need_aio_pika(f"the source {desk.name}")
-    return RabbitSource(desk)
+    need_aio_pika(f"the source {context.name}")
+    return RabbitSource(context)
 
 
 class Deliveries:
@@ -77,10 +77,10 @@ class Deliveries:
 class RabbitSource:
     """One queue. What it brings is in the inbox before the broker hears of it."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._chosen = desk.chosen
-        self._dead = desk.chosen.dead_letters or f"{desk.name}.dead"
+    def __init__(self, context: SourceContext) -> None:
+        self._context = context
+        self._chosen = context.chosen
+        self._dead = context.chosen.dead_letters or f"{context.name}.dead"
         self._mean = 1024.0  # bytes of a message, of late
         self._tag = ""  # of the consumer, while there is one
         self._settled = 0  # the last delivery of the channel before which all are settled
@@ -88,13 +88,13 @@ class RabbitSource:
     async def run(self) -> None:
         """Bring messages until cancelled."""
         assert self._chosen.url is not None  # noqa: S101  the settings see to it
-        await self._desk.position()  # its row, in which trouble is noted
-        async with rabbit(self._chosen.url.get_secret_value(), f"the source {self._desk.name}") as connection:
+        await self._context.position()  # its row, in which trouble is noted
+        async with rabbit(self._chosen.url.get_secret_value(), f"the source {self._context.name}") as connection:
             channel, queue = await self._declare(connection)
-            await self._desk.answered()
+            await self._context.answered()
             await self._consume(channel, queue)
 
-    async def tell(self, fates: Sequence[Fate]) -> None:
+    async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
         """A queue does not want to hear."""
 
     async def close(self) -> None:
@@ -125,7 +125,7 @@ class RabbitSource:
         except (ChannelPreconditionFailed, ChannelAccessRefused) as error:
             log.warning(
                 "a queue is used as it is: what cannot be used goes where its own dead-letter exchange says",
-                source=self._desk.name,
+                source=self._context.name,
                 queue=name,
                 reason=str(error),
             )
@@ -163,14 +163,14 @@ class RabbitSource:
         while room > 0 and (left := until - asyncio.get_running_loop().time()) > 0:
             came = await deliveries.gather(min(self._chosen.batch, room), left)
             for batch in batches([self._read(each) for each in came]):
-                taken = await take(self._desk, batch, patience=PATIENCE)  # committed: now the broker may hear of it
+                taken = await take(self._context, batch, patience=PATIENCE)  # committed: now the broker may hear of it
                 room -= taken.new
                 if room <= 0:  # first: for each that is acknowledged the broker would send another
                     await self._stop_consuming(queue, deliveries)
                 async with asyncio.timeout(CALL):
                     await self._settle(batch, taken)
         await self._look(channel)
-        return min(room, await self._desk.room())
+        return min(room, await self._context.room())
 
     async def _stop_consuming(self, queue: "AbstractQueue", deliveries: Deliveries) -> None:
         """For each that was acknowledged the broker has sent another: what came beyond the room goes back, for anybody."""
@@ -183,7 +183,7 @@ class RabbitSource:
                 await delivery.reject(requeue=True)
 
     async def _settle(
-        self, batch: "Sequence[Arrival[AbstractIncomingMessage]]", taken: "Taken[AbstractIncomingMessage]"
+        self, batch: "Sequence[Arrival[AbstractIncomingMessage]]", taken: "BatchOutcome[AbstractIncomingMessage]"
     ) -> None:
         for delivery, _ in taken.refused:
             await delivery.reject(requeue=False)
@@ -201,10 +201,10 @@ class RabbitSource:
         """A queue that was deleted, or a broker that is gone without a word, is found by asking."""
         async with asyncio.timeout(CALL):
             await channel.declare_queue(self._chosen.queue or "", passive=True)
-        await self._desk.answered()
+        await self._context.answered()
 
     async def _wait_for_room(self, channel: "AbstractChannel") -> int:
-        while (room := await self._desk.room()) == 0:
+        while (room := await self._context.room()) == 0:
             await self._look(channel)
             await asyncio.sleep(self._chosen.poll_every.total_seconds())
         return room

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import PenstockError
-from penstock.pipelines.brokers import need_azure, service_bus
-from penstock.sources.incoming import BATCH_BYTES, Arrival, Taken, batches, poisoned, read_message, take
-from penstock.sources.source import Desk, Fate, Source
+from penstock.pipelines import need_azure, service_bus
+from penstock.sources.broker_intake import BATCH_BYTES, Arrival, BatchOutcome, batches, poisoned, read_message, take
+from penstock.sources.source import MessageOutcome, Source, SourceContext
 from penstock.telemetry import log
 
 if TYPE_CHECKING:
@@ -29,33 +29,33 @@ SETTLING = 50  # messages that are settled at the same time: each waits for the 
 REASON_MAX = 4096  # characters of a reason, which is a property of the dead letter
 
 
-def open_source(desk: Desk) -> Source:
+def open_source(context: SourceContext) -> Source:
     """The queue of the settings."""
-    need_azure(f"the source {desk.name}")
-    return BusSource(desk)
+    need_azure(f"the source {context.name}")
+    return BusSource(context)
 
 
 class BusSource:
     """One queue. What it brings is in the inbox before the broker hears of it."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._chosen = desk.chosen
+    def __init__(self, context: SourceContext) -> None:
+        self._context = context
+        self._chosen = context.chosen
         self._mean = 1024.0  # bytes of a message, of late
 
     async def run(self) -> None:
         """Bring messages until cancelled."""
         assert self._chosen.url is not None  # noqa: S101  the settings see to it
-        await self._desk.position()  # its row, in which trouble is noted
+        await self._context.position()  # its row, in which trouble is noted
         url, queue = self._chosen.url.get_secret_value(), self._chosen.queue or ""
         async with (
-            service_bus(url, f"the source {self._desk.name}") as client,
+            service_bus(url, f"the source {self._context.name}") as client,
             client.get_queue_receiver(queue) as receiver,
         ):
             while True:
                 await self._bring(receiver)
 
-    async def tell(self, fates: Sequence[Fate]) -> None:
+    async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
         """A queue does not want to hear."""
 
     async def close(self) -> None:
@@ -63,25 +63,25 @@ class BusSource:
 
     async def _bring(self, receiver: "ServiceBusReceiver") -> None:
         """One batch, or a rest while the inbox is full."""
-        room = await self._desk.room()
+        room = await self._context.room()
         if room == 0:
             await asyncio.sleep(self._chosen.poll_every.total_seconds())
             return
         most = max(1, min(self._chosen.batch, self._chosen.prefetch, room, int(BATCH_BYTES / self._mean)))
         async with asyncio.timeout(CALL + WAIT):
             came = await receiver.receive_messages(max_message_count=most, max_wait_time=WAIT)
-        await self._desk.answered()
+        await self._context.answered()
         waiting = [self._read(each) for each in came]
         for batch in batches(waiting):
             try:
-                taken = await take(self._desk, batch, patience=PATIENCE)
+                taken = await take(self._context, batch, patience=PATIENCE)
             except PenstockError:  # our own trouble: others may have them at once
                 await self._give_back(receiver, [each.delivery for each in waiting])
                 raise
             await self._settle(receiver, taken)
             del waiting[: len(batch)]
 
-    async def _settle(self, receiver: "ServiceBusReceiver", taken: "Taken[ServiceBusReceivedMessage]") -> None:
+    async def _settle(self, receiver: "ServiceBusReceiver", taken: "BatchOutcome[ServiceBusReceivedMessage]") -> None:
         async def refuse(refused: "tuple[ServiceBusReceivedMessage, str]") -> None:
             message, reason = refused
             await receiver.dead_letter_message(message, reason="Refused", error_description=reason[:REASON_MAX])

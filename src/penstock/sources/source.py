@@ -1,7 +1,7 @@
-"""What a source is: something that brings messages until it is stopped, and may want to hear what became of them.
+"""The protocol of a source: it brings messages until it is stopped, and may want to know their outcome.
 
-A source holds no lock and no connection of ours while it asks or waits. Any number of workers run the same source: what two of
-them bring is one message, by the inbox. What keeps a source from its work is raised as `Trouble`; it is started again.
+A source holds no lock and no connection of ours while it reads or waits. Any number of workers run the same source: the inbox
+keeps a message once. A source that cannot be read raises `Trouble`, and is started again.
 """
 
 import asyncio
@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.blobs import Store
-from penstock.documents import Inbox, Message, Overtaken, Position, Received
+from penstock.blobs import BlobStore
+from penstock.documents import Inbox, Overtaken, Position, ReceivedBatch, SourceMessage
 from penstock.errors import PenstockError
-from penstock.settings import Settings
-from penstock.settings.arriving import SourceSettings
+from penstock.settings import Settings, SourceSettings
 
 
 class Trouble(PenstockError):
@@ -21,8 +20,8 @@ class Trouble(PenstockError):
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
-    """What became of a message: `ready`, or `failed` with a reason."""
+class MessageOutcome:
+    """The outcome of a message: `ready`, or `failed` with a reason."""
 
     message_id: str
     status: str
@@ -30,14 +29,14 @@ class Fate:
 
 
 @dataclass(frozen=True)
-class Desk:
-    """What a source needs of its process."""
+class SourceContext:
+    """The settings of a source, and the parts of the product that it uses."""
 
     name: str
     chosen: SourceSettings
     settings: Settings
     inbox: Inbox
-    store: Store
+    store: BlobStore
     findings: list[str] = field(default_factory=list)  # what is wrong though the source answers; told until it is gone
     heard: asyncio.Event = field(default_factory=asyncio.Event)  # it has answered at least once
 
@@ -45,27 +44,27 @@ class Desk:
         return await self.inbox.position(self.name)
 
     async def receive(
-        self, messages: Sequence[Message], *, position: Position | None = None, onward: object = None
-    ) -> Received:
-        """Keep a batch; `Overtaken` when somebody else has moved the position."""
+        self, messages: Sequence[SourceMessage], *, position: Position | None = None, onward: object = None
+    ) -> ReceivedBatch:
+        """Keep a batch; `Overtaken` when another worker has moved the position."""
         return await self.inbox.receive(self.name, messages, position=position, onward=onward)
 
     async def unknown(self, ids: Sequence[str]) -> list[str]:
         return await self.inbox.unknown(self.name, ids)
 
-    async def news(self, messages: Sequence[Message]) -> list[Message]:
+    async def news(self, messages: Sequence[SourceMessage]) -> list[SourceMessage]:
         """Those that never came, or came with other content, if that makes a new version."""
         return await self.inbox.news(self.name, messages)
 
     async def has_room(self) -> bool:
-        return not await self.inbox.is_full(self.name)
+        return await self.inbox.room(self.name) > 0
 
     async def room(self) -> int:
         """How many more messages may come."""
         return await self.inbox.room(self.name)
 
     async def answered(self) -> None:
-        """Say that the source is there."""
+        """Note that the source has answered."""
         await self.inbox.note_poll(self.name, " ".join(self.findings))
         self.heard.set()
 
@@ -76,34 +75,34 @@ class Source(Protocol):
     async def run(self) -> None:
         """Bring messages until cancelled; raises what keeps it from it."""
 
-    async def tell(self, fates: Sequence[Fate]) -> None:
-        """Tell the source what became of its messages; called only for those that want to hear. Again is the same."""
+    async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
+        """Report outcomes to the source; called only for those that want that. Idempotent."""
 
     async def close(self) -> None:
         """Give back what is open."""
 
 
-class Asked(Protocol):
-    """A source that is asked again and again."""
+class PolledSource(Protocol):
+    """A source that is polled."""
 
     async def poll(self) -> bool:
-        """One look; whether there may be more at once."""
+        """Poll once; whether there may be more at once."""
 
     async def rest(self, seconds: float) -> None:
         """Until something may be new, at most so long."""
 
 
-async def keep_asking(source: Asked, desk: Desk) -> None:
-    """The loop of a source that is asked: at once while there is more, else after a rest; never while the inbox is full."""
-    every = desk.chosen.poll_every.total_seconds()
+async def poll_forever(source: PolledSource, context: SourceContext) -> None:
+    """Poll a source: at once while there is more, else after a rest; never while the inbox is full."""
+    every = context.chosen.poll_every.total_seconds()
     while True:
         more = False
-        if await desk.has_room():
+        if await context.has_room():
             try:
                 more = await source.poll()
             except Overtaken:
-                more = True  # somebody else has brought this batch: look what comes behind it
-            await desk.answered()
+                more = True  # another worker has brought this batch: poll for the next one
+            await context.answered()
         if not more:
             await source.rest(every)
         await asyncio.sleep(0)

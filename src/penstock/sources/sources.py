@@ -1,14 +1,15 @@
-"""The sources of one worker: each in a task of its own, started again after trouble, and the job that tells them the end.
+"""The sources of one worker: each in a task of its own, restarted after trouble, and the job that reports outcomes to them.
 
     sources = Sources(product, ["orders"])      # before the worker starts: it declares a kind of job
-    async with sources:                         # they run beside the worker
+    async with sources:                         # they run next to the worker
         await worker.run(stop)
 
-There is no leader: every worker that is told to runs them all. Telling a source what became of its messages is a job, so that
-a source that is down holds up nobody.
+There is no leader: every worker that is started with sources runs all of them. Reporting is a job, so that a source that is
+down holds up nothing else.
 """
 
 import asyncio
+import json
 import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -17,12 +18,11 @@ from importlib import import_module
 from types import TracebackType
 from typing import Self
 
-from penstock.documents import Inbox
-from penstock.documents.inbox import sql
+from penstock.documents import Inbox, list_unreported, note_reported
 from penstock.engine import Context
 from penstock.errors import BadSetting, PenstockError, RateLimited, Transient
-from penstock.pipelines import Product
-from penstock.sources.source import Desk, Fate, Source, Trouble
+from penstock.product import Product
+from penstock.sources.source import MessageOutcome, Source, SourceContext, Trouble
 from penstock.telemetry import log, mask
 
 MODULES = {
@@ -31,7 +31,7 @@ MODULES = {
     "bucket": "penstock.sources.bucket",
     "rabbitmq": "penstock.sources.rabbitmq",
     "servicebus": "penstock.sources.servicebus",
-}  # each with a function open_source(desk); what a type needs is imported with the first of it
+}  # each with a function open_source(context); what a type needs is imported with the first of it
 FIRST_REST, LONGEST_REST = 1.0, 60.0  # seconds after trouble
 TOLD_AT_ONCE = 500
 QUEUE = "upkeep"
@@ -53,7 +53,7 @@ class Sources:
         self.names = [name for name in wanted if chosen[name].type in MODULES]  # a webhook is served by the API
         self._inbox: Inbox = product.inbox
         self._open: dict[str, Source] = {}
-        self._desks: dict[str, Desk] = {}
+        self._contexts: dict[str, SourceContext] = {}
         self._tasks: list[asyncio.Task[None]] = []
         if any(chosen[name].tells for name in self.names):
             tell = self._app.job(queue=QUEUE, timeout="10m", retries=10)(self.tell_source)
@@ -82,18 +82,18 @@ class Sources:
     def open(self, name: str) -> Source:
         """The source of a name, opened with its first use."""
         if name not in self._open:
-            desk = Desk(
+            context = SourceContext(
                 name, self._product.settings.sources[name], self._product.settings, self._inbox, self._product.store
             )
-            make: Callable[[Desk], Source] = import_module(MODULES[desk.chosen.type]).open_source
-            self._open[name], self._desks[name] = make(desk), desk
+            make: Callable[[SourceContext], Source] = import_module(MODULES[context.chosen.type]).open_source
+            self._open[name], self._contexts[name] = make(context), context
         return self._open[name]
 
     async def check(self, name: str) -> None:
         """Read it here and now until it has answered; what it brings is kept. What keeps it from it is noted and raised."""
         if name not in self.names:
             raise BadSetting(f"The source {name} is a webhook: it is not asked, its sender comes by itself.")
-        if await self._inbox.is_full(name):
+        if await self._inbox.room(name) == 0:
             raise Trouble(f"The source {name} is not read while so many of its messages wait: start another worker.")
         try:
             await self._hear(name)
@@ -105,17 +105,17 @@ class Sources:
 
     async def _hear(self, name: str) -> None:
         source = self.open(name)
-        desk = self._desks[name]
+        context = self._contexts[name]
         asking = asyncio.create_task(source.run(), name=f"check {name}")
-        heard = asyncio.create_task(desk.heard.wait())
+        heard = asyncio.create_task(context.heard.wait())
         try:
             await asyncio.wait({asking, heard}, timeout=CHECKED_WITHIN, return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
                 await asking
             if not heard.done():
                 raise Trouble(f"The source {name} did not answer within {CHECKED_WITHIN:.0f} s.")
-            if desk.findings:
-                raise Trouble(" ".join(desk.findings))
+            if context.findings:
+                raise Trouble(" ".join(context.findings))
         finally:
             asking.cancel()
             heard.cancel()
@@ -145,20 +145,20 @@ class Sources:
         except PenstockError as trouble:  # our own database is away, which others tell
             log.warning("the trouble of a source could not be noted", source=name, error=str(trouble))
 
-    # -- telling ------------------------------------------------------------------------------------------------------
+    # -- reporting ----------------------------------------------------------------------------------------------------
 
     async def tell_source(self, ctx: Context, source: str) -> int:
-        """Tell a source what became of its messages since the last time; how many."""
+        """Report to a source the outcomes of its messages since the last time; how many."""
         told, after = 0, 0
         while True:
-            look = partial(sql.untold, source=source, after=after, most=TOLD_AT_ONCE)
+            look = partial(list_unreported, source=source, after=after, most=TOLD_AT_ONCE)
             rows = await self._app.database.pool.repeat(look)
             if not rows:
                 return told
             after = rows[-1]["id"]
-            fates = [Fate(row["message_id"], row["status"], reason_of(row["error"])) for row in rows]
+            outcomes = [MessageOutcome(row["message_id"], row["status"], reason_of(row["error"])) for row in rows]
             try:
-                await self.open(source).tell(fates)
+                await self.open(source).tell(outcomes)
             except Trouble as error:  # not charged: however long the source is down, this only waits
                 raise RateLimited(str(error)) from error
             except PenstockError:
@@ -168,14 +168,12 @@ class Sources:
                     f"The source {source} cannot be told what became of its messages: {mask(str(error))}"
                 ) from error
             async with ctx.write() as tx:
-                await sql.note_told.run(tx, ids=[row["id"] for row in rows], statuses=[row["status"] for row in rows])
+                await note_reported(tx, rows)
             told += len(rows)
             await ctx.progress(told)
 
 
 def reason_of(error: str | Mapping[str, object] | None) -> str:
     """The sentence of a failure, as the inbox and documents keep it."""
-    import json
-
     found = json.loads(error) if isinstance(error, str) else error
     return str((found or {}).get("message", ""))

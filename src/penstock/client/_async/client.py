@@ -5,24 +5,22 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.client._async.collections import AsyncCollections
-from penstock.client._async.crawls import AsyncCrawls
-from penstock.client._async.documents import AsyncDocuments
-from penstock.client._async.facts import AsyncFacts
-from penstock.client._async.fleet import AsyncFleet
-from penstock.client._async.inbox import AsyncInbox
-from penstock.client._async.jobs import AsyncJobs
-from penstock.client._async.keys import AsyncKeys
-from penstock.client._async.packets import AsyncPackets
-from penstock.client._async.streams import AsyncStreams
-from penstock.client._async.wire import AsyncWire
-from penstock.client.address import Address
-from penstock.client.decoding import decode
+from penstock.client._async.documents import AsyncDocuments, AsyncPackets
+from penstock.client._async.resources import (
+    AsyncCollections,
+    AsyncCrawls,
+    AsyncFacts,
+    AsyncFleet,
+    AsyncInbox,
+    AsyncJobs,
+    AsyncKeys,
+    AsyncStreams,
+)
+from penstock.client._async.transport import AsyncTransport
 from penstock.client.errors import Trouble, Unreachable
-from penstock.client.lines import EventLines
-from penstock.client.patience import Patience
-from penstock.client.results import Changed, Found, Health, Status
-from penstock.client.waiting import async_sleep
+from penstock.client.fleet_models import Changed, Health, Status
+from penstock.client.models import Found, decode
+from penstock.client.transport import Address, EventLines, Patience, async_sleep
 
 SILENCE = 45.0  # seconds: three of the server's signs of life
 
@@ -42,20 +40,22 @@ class AsyncClient:
         deadline: float = 60.0,
         tries: int = 6,
     ) -> None:
-        self._wire = AsyncWire(Address.of(url, key), Patience(timeout=timeout, deadline=deadline, tries=tries))
-        self.collections = AsyncCollections(self._wire)
-        self.documents = AsyncDocuments(self._wire)
-        self.packets = AsyncPackets(self._wire)
-        self.crawls = AsyncCrawls(self._wire)
-        self.facts = AsyncFacts(self._wire)
-        self.jobs = AsyncJobs(self._wire)
-        self.keys = AsyncKeys(self._wire)
-        self.fleet = AsyncFleet(self._wire)
-        self.inbox = AsyncInbox(self._wire)
-        self.streams = AsyncStreams(self._wire)
+        self._transport = AsyncTransport(
+            Address.of(url, key), Patience(timeout=timeout, deadline=deadline, tries=tries)
+        )
+        self.collections = AsyncCollections(self._transport)
+        self.documents = AsyncDocuments(self._transport)
+        self.packets = AsyncPackets(self._transport)
+        self.crawls = AsyncCrawls(self._transport)
+        self.facts = AsyncFacts(self._transport)
+        self.jobs = AsyncJobs(self._transport)
+        self.keys = AsyncKeys(self._transport)
+        self.fleet = AsyncFleet(self._transport)
+        self.inbox = AsyncInbox(self._transport)
+        self.streams = AsyncStreams(self._transport)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._wire.address.url!r})"
+        return f"{type(self).__name__}({self._transport.address.url!r})"
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,7 +67,7 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._wire.aclose()
+        await self._transport.aclose()
 
     async def search(  # noqa: PLR0913  each has its place in the request
         self,
@@ -96,20 +96,20 @@ class AsyncClient:
             "until": until,
             "neighbours": neighbours,
         }
-        return decode(Found, await self._wire.ask("GET", "/api/search", query=wish))
+        return decode(Found, await self._transport.ask("GET", "/api/search", query=wish))
 
     async def status(self, *, collection: str | None = None) -> Status:
         """Counts, workers, and what is wrong."""
-        return decode(Status, await self._wire.ask("GET", "/api/status", query={"collection": collection}))
+        return decode(Status, await self._transport.ask("GET", "/api/status", query={"collection": collection}))
 
     async def live(self) -> Health:
         """The process answers."""
-        return decode(Health, await self._wire.ask("GET", "/health/live", again=False))
+        return decode(Health, await self._transport.ask("GET", "/health/live", again=False))
 
     async def ready(self) -> Health:
         """Whether it can do its work; if not, the reasons, not an error."""
         try:
-            return decode(Health, await self._wire.ask("GET", "/health/ready", again=False))
+            return decode(Health, await self._transport.ask("GET", "/health/ready", again=False))
         except Trouble as error:
             if isinstance(error.answer, Mapping) and "problems" in error.answer:
                 return decode(Health, error.answer)
@@ -121,12 +121,12 @@ class AsyncClient:
         It ends when the caller leaves it; Unreachable if the server stays away for longer than `deadline`.
         """
         lines = EventLines()
-        attempts = self._wire.attempts("GET")
+        attempts = self._transport.attempts("GET")
         while True:
             came = False
             try:
-                async with self._wire.stream("GET", "/api/events", attempts=attempts, timeout=SILENCE) as response:
-                    async for line in self._wire.lines(response):
+                async with self._transport.stream("GET", "/api/events", attempts=attempts, timeout=SILENCE) as response:
+                    async for line in self._transport.lines(response):
                         if lines.feed(line) == "changed":
                             came = True
                             attempts.renew()

@@ -6,24 +6,22 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.client._sync.collections import Collections
-from penstock.client._sync.crawls import Crawls
-from penstock.client._sync.documents import Documents
-from penstock.client._sync.facts import Facts
-from penstock.client._sync.fleet import Fleet
-from penstock.client._sync.inbox import Inbox
-from penstock.client._sync.jobs import Jobs
-from penstock.client._sync.keys import Keys
-from penstock.client._sync.packets import Packets
-from penstock.client._sync.streams import Streams
-from penstock.client._sync.wire import Wire
-from penstock.client.address import Address
-from penstock.client.decoding import decode
+from penstock.client._sync.documents import Documents, Packets
+from penstock.client._sync.resources import (
+    Collections,
+    Crawls,
+    Facts,
+    Fleet,
+    Inbox,
+    Jobs,
+    Keys,
+    Streams,
+)
+from penstock.client._sync.transport import Transport
 from penstock.client.errors import Trouble, Unreachable
-from penstock.client.lines import EventLines
-from penstock.client.patience import Patience
-from penstock.client.results import Changed, Found, Health, Status
-from penstock.client.waiting import sleep
+from penstock.client.fleet_models import Changed, Health, Status
+from penstock.client.models import Found, decode
+from penstock.client.transport import Address, EventLines, Patience, sleep
 
 SILENCE = 45.0  # seconds: three of the server's signs of life
 
@@ -43,20 +41,20 @@ class Client:
         deadline: float = 60.0,
         tries: int = 6,
     ) -> None:
-        self._wire = Wire(Address.of(url, key), Patience(timeout=timeout, deadline=deadline, tries=tries))
-        self.collections = Collections(self._wire)
-        self.documents = Documents(self._wire)
-        self.packets = Packets(self._wire)
-        self.crawls = Crawls(self._wire)
-        self.facts = Facts(self._wire)
-        self.jobs = Jobs(self._wire)
-        self.keys = Keys(self._wire)
-        self.fleet = Fleet(self._wire)
-        self.inbox = Inbox(self._wire)
-        self.streams = Streams(self._wire)
+        self._transport = Transport(Address.of(url, key), Patience(timeout=timeout, deadline=deadline, tries=tries))
+        self.collections = Collections(self._transport)
+        self.documents = Documents(self._transport)
+        self.packets = Packets(self._transport)
+        self.crawls = Crawls(self._transport)
+        self.facts = Facts(self._transport)
+        self.jobs = Jobs(self._transport)
+        self.keys = Keys(self._transport)
+        self.fleet = Fleet(self._transport)
+        self.inbox = Inbox(self._transport)
+        self.streams = Streams(self._transport)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._wire.address.url!r})"
+        return f"{type(self).__name__}({self._transport.address.url!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +66,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._wire.close()
+        self._transport.close()
 
     def search(  # noqa: PLR0913  each has its place in the request
         self,
@@ -97,20 +95,20 @@ class Client:
             "until": until,
             "neighbours": neighbours,
         }
-        return decode(Found, self._wire.ask("GET", "/api/search", query=wish))
+        return decode(Found, self._transport.ask("GET", "/api/search", query=wish))
 
     def status(self, *, collection: str | None = None) -> Status:
         """Counts, workers, and what is wrong."""
-        return decode(Status, self._wire.ask("GET", "/api/status", query={"collection": collection}))
+        return decode(Status, self._transport.ask("GET", "/api/status", query={"collection": collection}))
 
     def live(self) -> Health:
         """The process answers."""
-        return decode(Health, self._wire.ask("GET", "/health/live", again=False))
+        return decode(Health, self._transport.ask("GET", "/health/live", again=False))
 
     def ready(self) -> Health:
         """Whether it can do its work; if not, the reasons, not an error."""
         try:
-            return decode(Health, self._wire.ask("GET", "/health/ready", again=False))
+            return decode(Health, self._transport.ask("GET", "/health/ready", again=False))
         except Trouble as error:
             if isinstance(error.answer, Mapping) and "problems" in error.answer:
                 return decode(Health, error.answer)
@@ -122,12 +120,12 @@ class Client:
         It ends when the caller leaves it; Unreachable if the server stays away for longer than `deadline`.
         """
         lines = EventLines()
-        attempts = self._wire.attempts("GET")
+        attempts = self._transport.attempts("GET")
         while True:
             came = False
             try:
-                with self._wire.stream("GET", "/api/events", attempts=attempts, timeout=SILENCE) as response:
-                    for line in self._wire.lines(response):
+                with self._transport.stream("GET", "/api/events", attempts=attempts, timeout=SILENCE) as response:
+                    for line in self._transport.lines(response):
                         if lines.feed(line) == "changed":
                             came = True
                             attempts.renew()

@@ -1,21 +1,262 @@
 # Made from ../_async/documents.py by `python -m tests.client.unasync`: change that one.
-"""`client.documents`: list, show, explain, change, wait. Sending and fetching are in uploads.py and downloads.py."""
+"""`client.documents` and `client.packets`: send, fetch, list, show, explain, change, wait.
+
+An upload carries an Idempotency-Key, which the client makes where the caller gives none: a request that was carried out and
+whose answer was lost is answered again, not done again.
+
+A download that breaks off goes on from the byte where it stood (`Range`), as long as the document is the same one by its
+ETag, which is the SHA-256 of the bytes. A file is written next to its place, compared with that, and moved there whole; the
+part that was fetched before a failure is kept as `.part` and used by the next call.
+"""
 
 import builtins
+import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from penstock.client._sync.downloads import Downloads
-from penstock.client._sync.uploads import Uploads
-from penstock.client.decoding import decode, decode_list
-from penstock.client.errors import StillWaiting
-from penstock.client.results import Chunk, Deleted, Document, Happening, Link, Page, Receipt, Version, Why
-from penstock.client.waiting import sleep
+from penstock.client._sync.transport import Transport
+from penstock.client.errors import BadAnswer, ClientError, ContentChanged, RangeRefused, StillWaiting, Unreachable
+from penstock.client.models import (
+    Accepted,
+    AcceptedPacket,
+    Chunk,
+    Deleted,
+    Document,
+    Fetched,
+    FileAnswer,
+    Happening,
+    Link,
+    Packet,
+    Page,
+    Receipt,
+    Version,
+    Why,
+    decode,
+    decode_list,
+)
+from penstock.client.transport import off_loop, sleep
+from penstock.client.upload_body import Form, Source, content_of
+
+if TYPE_CHECKING:
+    import httpx2
 
 OFTEN, SELDOM = 0.1, 2.0  # seconds between two looks, at first and later
+LINK = "application/vnd.penstock.link+json"
+FETCHING = 630.0  # seconds: the server has ten minutes for a link
+ANEW = 3  # times that a download begins, at most
+
+
+class Uploads:
+    """What `client.documents` can send."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def put(
+        self,
+        collection: str,
+        source: Source,
+        name: str | None = None,
+        *,
+        replace: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        uploaded_by: str | None = None,
+        key: str | None = None,
+    ) -> Accepted:
+        """Send a file: a path, bytes, a file that is open in rb, or an iterator of pieces. NameTaken, unless `replace`."""
+        content = content_of(source)
+        made = self._transport.ask(
+            "PUT",
+            "/api/collections/{collection}/documents/{name}",
+            at={"collection": collection, "name": _named(name, content.name)},
+            query={"replace": replace or None, "metadata": metadata, "uploaded_by": uploaded_by},
+            headers={"Idempotency-Key": _checked(key), "Content-Type": "application/octet-stream"},
+            content=content,
+        )
+        return decode(Accepted, made)
+
+    def put_link(
+        self,
+        collection: str,
+        url: str,
+        name: str,
+        *,
+        replace: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        uploaded_by: str | None = None,
+        key: str | None = None,
+    ) -> Accepted:
+        """Let the server fetch the file from an address."""
+        made = self._transport.ask(
+            "PUT",
+            "/api/collections/{collection}/documents/{name}",
+            at={"collection": collection, "name": name},
+            query={"replace": replace or None, "metadata": metadata, "uploaded_by": uploaded_by},
+            headers={"Idempotency-Key": _checked(key), "Content-Type": LINK},
+            content=content_of(json.dumps({"url": url}).encode()),
+            timeout=max(FETCHING, self._transport.patience.timeout),
+        )
+        return decode(Accepted, made)
+
+    def post(
+        self,
+        collection: str,
+        files: Mapping[str, Source],
+        *,
+        replace: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        uploaded_by: str | None = None,
+        key: str | None = None,
+    ) -> list[FileAnswer]:
+        """Send several files by name in one request, with an answer for each; one that is sent alone raises its error."""
+        form = Form({name: content_of(source) for name, source in files.items()}, _new_key())
+        answer = self._transport.ask(
+            "POST",
+            "/api/collections/{collection}/documents",
+            at={"collection": collection},
+            query={"replace": replace or None, "metadata": metadata, "uploaded_by": uploaded_by},
+            headers={"Idempotency-Key": _checked(key), "Content-Type": form.type},
+            content=form,
+        )
+        if isinstance(answer, dict):  # one file is answered like a PUT
+            accepted = decode(Accepted, answer)
+            return [FileAnswer(name=accepted.name, code=202, document=accepted)]
+        return decode_list(FileAnswer, answer)
+
+
+def _named(name: str | None, usual: str) -> str:
+    if not (name or usual):
+        raise ValueError("Give the document a name: its source has none.")
+    return name or usual
+
+
+def _checked(key: str | None) -> str:
+    if key is not None and not (key.isascii() and key.isprintable() and 0 < len(key) <= 255):
+        raise ValueError("An Idempotency-Key has 1 to 255 printable ASCII characters.")
+    return key or _new_key()
+
+
+def _new_key() -> str:
+    return os.urandom(16).hex()
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a download is."""
+
+    count: int = 0
+    tag: str = ""  # of the content, once it is known
+
+
+class Downloads:
+    """What `client.documents` can fetch."""
+
+    _transport: Transport
+
+    def text(self, id: int) -> str:  # noqa: A002
+        """The whole text of the version that search sees."""
+        attempts = self._transport.attempts("GET")
+        while True:
+            try:
+                with self._transport.stream(
+                    "GET", "/api/documents/{id}/text", at={"id": id}, attempts=attempts
+                ) as response:
+                    return b"".join(list(self._transport.pieces(response))).decode()
+            except Unreachable as error:
+                pause = attempts.pause_after(error)
+            sleep(pause)
+
+    def page_image(self, id: int, page: int) -> bytes:  # noqa: A002
+        """A page of a PDF, a packet or an image as a PNG."""
+        attempts = self._transport.attempts("GET")
+        while True:
+            try:
+                with self._transport.stream(
+                    "GET", "/api/documents/{id}/pages/{number}/image", at={"id": id, "number": page}, attempts=attempts
+                ) as response:
+                    return b"".join(list(self._transport.pieces(response)))
+            except Unreachable as error:
+                pause = attempts.pause_after(error)
+            sleep(pause)
+
+    def content(self, id: int, *, start: int = 0) -> Iterator[bytes]:  # noqa: A002
+        """The newest version's bytes in pieces, from `start` on. ContentChanged if it is replaced meanwhile."""
+        return self._follow(id, _Place(start))
+
+    def download(self, id: int, to: str | os.PathLike[str]) -> Fetched:  # noqa: A002
+        """Make a file of the newest version's bytes; what stands there is replaced once all of it has come."""
+        path = Path(to)
+        part = path.with_name(f"{path.name}.part")
+        for _ in range(ANEW):
+            try:
+                count, digest = self._fetch(id, part)
+            except (ContentChanged, RangeRefused):  # the part is of another content
+                off_loop(part.unlink, missing_ok=True)
+                continue
+            except ClientError:
+                off_loop(_remove_empty, part)
+                raise
+            off_loop(part.replace, path)
+            return Fetched(path=str(path), size=count, digest=digest)
+        raise ContentChanged(f"Document {id} changed {ANEW} times while it was fetched: try again later.")
+
+    def _fetch(self, id: int, part: Path) -> tuple[int, str]:  # noqa: A002
+        import hashlib
+
+        file = off_loop(part.open, "a+b")
+        try:
+            digest = hashlib.sha256()
+            file.seek(0)
+            while piece := off_loop(file.read, 2**20):
+                digest.update(piece)
+            place = _Place(file.tell())
+            for piece in self._follow(id, place):
+                digest.update(piece)
+                off_loop(file.write, piece)
+        finally:
+            off_loop(file.close)
+        if len(place.tag) == 64 and place.tag != digest.hexdigest():
+            raise ContentChanged(f"What came of document {id} is not its content.")
+        return place.count, digest.hexdigest()
+
+    def _follow(self, id: int, place: _Place) -> Iterator[bytes]:  # noqa: A002
+        """Pieces from the place on, which moves along; over as many connections as it takes."""
+        attempts = self._transport.attempts("GET")
+        while True:
+            wanted = {"Range": f"bytes={place.count}-"} if place.count else {}
+            try:
+                with self._transport.stream(
+                    "GET", "/api/documents/{id}/content", at={"id": id}, headers=wanted, attempts=attempts
+                ) as response:
+                    _check_same(response, place)
+                    for piece in self._transport.pieces(response):
+                        place.count += len(piece)
+                        attempts.renew()
+                        yield piece
+                return
+            except Unreachable as error:
+                pause = attempts.pause_after(error)
+            sleep(pause)
+
+
+def _remove_empty(part: Path) -> None:
+    """Nothing came: a file that says so helps nobody."""
+    if part.stat().st_size == 0:
+        part.unlink()
+
+
+def _check_same(response: "httpx2.Response", place: _Place) -> None:
+    tag = response.headers.get("etag", "").strip('"')
+    if place.tag and tag != place.tag:
+        raise ContentChanged("The document was replaced while it was fetched: begin anew.")
+    if place.count and response.status_code != 206:
+        raise BadAnswer("The server sends the document from its beginning, although a part was asked for.")
+    place.tag = tag
 
 
 class Documents(Uploads, Downloads):
@@ -33,36 +274,36 @@ class Documents(Uploads, Downloads):
     ) -> Iterator[Document]:
         """Documents by number; deleted ones only with status="deleted"."""
         wish = {"collection": collection, "status": status, "parent": parent, "limit": page}
-        return self._wire.pages("GET", "/api/documents", Document, query=wish)
+        return self._transport.pages("GET", "/api/documents", Document, query=wish)
 
     def show(self, id: int) -> Document:  # noqa: A002
         """One document."""
-        return decode(Document, self._wire.ask("GET", "/api/documents/{id}", at={"id": id}))
+        return decode(Document, self._transport.ask("GET", "/api/documents/{id}", at={"id": id}))
 
     def find(self, collection: str, name: str) -> Document:
         """One document, by its name."""
         at = {"collection": collection, "name": name}
-        return decode(Document, self._wire.ask("GET", "/api/collections/{collection}/documents/{name}", at=at))
+        return decode(Document, self._transport.ask("GET", "/api/collections/{collection}/documents/{name}", at=at))
 
     def pages(self, id: int, *, page: int = 100) -> Iterator[Page]:  # noqa: A002
         """The text page by page."""
-        return self._wire.pages("GET", "/api/documents/{id}/pages", Page, at={"id": id}, query={"limit": page})
+        return self._transport.pages("GET", "/api/documents/{id}/pages", Page, at={"id": id}, query={"limit": page})
 
     def chunks(self, id: int, *, page: int = 100) -> Iterator[Chunk]:  # noqa: A002
         """The parts that search finds, in their order."""
-        return self._wire.pages("GET", "/api/documents/{id}/chunks", Chunk, at={"id": id}, query={"limit": page})
+        return self._transport.pages("GET", "/api/documents/{id}/chunks", Chunk, at={"id": id}, query={"limit": page})
 
     def why(self, id: int) -> Why:  # noqa: A002
         """Why it is where it is: one sentence, and the evidence."""
-        return decode(Why, self._wire.ask("GET", "/api/documents/{id}/why", at={"id": id}))
+        return decode(Why, self._transport.ask("GET", "/api/documents/{id}/why", at={"id": id}))
 
     def history(self, id: int) -> builtins.list[Happening]:  # noqa: A002
         """What happened to it, the oldest first."""
-        return decode_list(Happening, self._wire.ask("GET", "/api/documents/{id}/history", at={"id": id}))
+        return decode_list(Happening, self._transport.ask("GET", "/api/documents/{id}/history", at={"id": id}))
 
     def versions(self, id: int) -> builtins.list[Version]:  # noqa: A002
         """Its versions, and which one search sees."""
-        return decode_list(Version, self._wire.ask("GET", "/api/documents/{id}/versions", at={"id": id}))
+        return list(self._transport.pages("GET", "/api/documents/{id}/versions", Version, at={"id": id}))
 
     def wait(self, id: int, *, timeout: float = 600.0) -> Document:  # noqa: A002
         """The document, once it is ready, failed or deleted. StillWaiting if that takes longer."""
@@ -84,21 +325,21 @@ class Documents(Uploads, Downloads):
 
     def retry(self, id: int) -> Document:  # noqa: A002
         """Try a failed one again."""
-        return decode(Document, self._wire.ask("POST", "/api/documents/{id}/retry", at={"id": id}))
+        return decode(Document, self._transport.ask("POST", "/api/documents/{id}/retry", at={"id": id}))
 
     def cancel(self, id: int) -> Document:  # noqa: A002
         """Stop preparing it; it is failed then, with that as the reason."""
-        return decode(Document, self._wire.ask("POST", "/api/documents/{id}/cancel", at={"id": id}))
+        return decode(Document, self._transport.ask("POST", "/api/documents/{id}/cancel", at={"id": id}))
 
     def link(self, id: int, *, seconds: int | None = None) -> Link:  # noqa: A002
         """An address from which its bytes can be fetched without a key, for some minutes."""
-        made = self._wire.ask("POST", "/api/documents/{id}/link", at={"id": id}, query={"seconds": seconds})
+        made = self._transport.ask("POST", "/api/documents/{id}/link", at={"id": id}, query={"seconds": seconds})
         link = decode(Link, made)
-        return replace(link, url=self._wire.address.url + link.url) if link.url.startswith("/") else link
+        return replace(link, url=self._transport.address.url + link.url) if link.url.startswith("/") else link
 
     def delete(self, id: int) -> Document:  # noqa: A002
         """Out of search and lists at once; the bytes follow."""
-        return decode(Document, self._wire.ask("DELETE", "/api/documents/{id}", at={"id": id}))
+        return decode(Document, self._transport.ask("DELETE", "/api/documents/{id}", at={"id": id}))
 
     def delete_matching(  # noqa: PLR0913  each is a condition
         self,
@@ -128,16 +369,92 @@ class Documents(Uploads, Downloads):
             "reason": reason,
         }
         named = {name: value for name, value in wish.items() if value is not None}
-        return decode(Deleted, self._wire.ask("POST", "/api/documents/delete", body=named))
+        return decode(Deleted, self._transport.ask("POST", "/api/documents/delete", body=named))
 
     def restore(self, id: int) -> Document:  # noqa: A002
         """Bring a deleted one back, while that is possible."""
-        return decode(Document, self._wire.ask("POST", "/api/documents/{id}/restore", at={"id": id}))
+        return decode(Document, self._transport.ask("POST", "/api/documents/{id}/restore", at={"id": id}))
 
     def receipt(self, id: int) -> Receipt:  # noqa: A002
         """What was removed of a deleted one, and how that was verified."""
-        return decode(Receipt, self._wire.ask("GET", "/api/documents/{id}/receipt", at={"id": id}))
+        return decode(Receipt, self._transport.ask("GET", "/api/documents/{id}/receipt", at={"id": id}))
 
     def receipts(self, *, page: int = 100) -> Iterator[Receipt]:
         """The receipts of all deletions."""
-        return self._wire.pages("GET", "/api/receipts", Receipt, query={"limit": page})
+        return self._transport.pages("GET", "/api/receipts", Receipt, query={"limit": page})
+
+
+class Packets:
+    """Packets by number. The consolidated PDF and its pages are those of the document of the same number."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def put(
+        self,
+        collection: str,
+        name: str,
+        files: Mapping[str, Source],
+        *,
+        replace: bool = False,
+        require_all: bool | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> AcceptedPacket:
+        """Send the files of a packet by name, in their order. NameTaken, unless `replace`."""
+        form = Form({key: content_of(source) for key, source in files.items()}, os.urandom(16).hex())
+        made = self._transport.ask(
+            "POST",
+            "/api/packets",
+            query={
+                "collection": collection,
+                "name": name,
+                "replace": replace or None,
+                "require_all": require_all,
+                "metadata": metadata,
+            },
+            headers={"Content-Type": form.type},
+            content=form,
+        )
+        return decode(AcceptedPacket, made)
+
+    def put_list(
+        self,
+        collection: str,
+        name: str,
+        documents: Sequence[Mapping[str, str]],
+        *,
+        replace: bool = False,
+        require_all: bool | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        message_id: str | None = None,
+    ) -> AcceptedPacket:
+        """Let the server fetch the documents: each has a `url` or base64 `content`, and a `name`."""
+        wish = {
+            "collection": collection,
+            "name": name,
+            "documents": [dict(each) for each in documents],
+            "replace": replace,
+            "require_all": require_all,
+            "metadata": dict(metadata or {}),
+            "message_id": message_id or os.urandom(16).hex(),  # a request whose answer was lost is not done again
+        }
+        made = self._transport.ask(
+            "POST",
+            "/api/packets",
+            headers={"Content-Type": "application/json"},
+            content=content_of(json.dumps(wish).encode()),
+            again=True,
+        )
+        return decode(AcceptedPacket, made)
+
+    def list(self, *, collection: str | None = None, page: int = 100) -> Iterator[Packet]:
+        """Packets by number."""
+        return self._transport.pages("GET", "/api/packets", Packet, query={"collection": collection, "limit": page})
+
+    def show(self, id: int) -> Packet:  # noqa: A002
+        """One packet, with its documents and parts."""
+        return decode(Packet, self._transport.ask("GET", "/api/packets/{id}", at={"id": id}))
+
+    def why(self, id: int) -> Why:  # noqa: A002
+        """Why it is where it is: one sentence, and the evidence."""
+        return decode(Why, self._transport.ask("GET", "/api/packets/{id}/why", at={"id": id}))

@@ -1,1 +1,1 @@
-"""Pages that are pictures: what they look like, and what reads them."""
+"""OCR: reads pages that are images, and puts their lines into reading order."""

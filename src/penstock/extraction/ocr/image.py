@@ -1,7 +1,7 @@
-"""Images: all their text is the OCR's to read. Here they are checked, and their frames counted.
+"""Images: checks them and counts their frames; their text is left to the OCR.
 
-Sizes are looked at before anything is decoded: a file of a few kilobytes can claim terabytes of pixels. Only TIFF has
-pages; of an animation the first frame counts.
+Sizes are checked before anything is decoded: a file of a few kilobytes can claim terabytes of pixels. Only TIFF has pages; of
+an animation only the first frame is read.
 """
 
 import struct
@@ -14,8 +14,17 @@ from typing import Any, BinaryIO
 from PIL import Image, ImageOps
 
 from penstock.errors import Corrupt, Suspicious, TooMuch, Unsupported
-from penstock.extraction.ocr.tiff import count_folders
-from penstock.extraction.reading import Gap, Page, Reading
+from penstock.extraction.result import ExtractedDocument, Gap, Page
+
+# TIFF by byte order and version: offset of the first directory's place, and the formats of a place and of a number of tags,
+# and the bytes of a tag
+_TIFF_LAYOUTS = {
+    b"II*\0": (4, "<L", "<H", 12),
+    b"MM\0*": (4, ">L", ">H", 12),
+    b"II+\0": (8, "<Q", "<Q", 20),
+    b"MM\0+": (8, ">Q", ">Q", 20),
+}
+
 
 FORMATS = {
     "image/png": ["PNG"],
@@ -28,7 +37,7 @@ FORMATS = {
 SMALLEST = 10  # pixels: no letter is lower
 START_OF_SCAN = b"\xff\xda"
 MOST_SCANNED = 20 * 10**9  # pixels over all scans: some seconds
-# What Pillow's readers raise for files that are not as they should be.
+# Errors of Pillow's readers for damaged files.
 BROKEN = (
     *(
         OSError,
@@ -45,10 +54,10 @@ BROKEN = (
 )
 
 
-def read_image(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> Reading:
+def read_image(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> ExtractedDocument:
     limits = arguments["limits"]
     if media_type == "image/tiff":
-        check_pages(count_folders(file, limits["pages"]), limits["pages"])
+        check_pages(count_directories(file, limits["pages"]), limits["pages"])
     with open_image(file, media_type, limits["pixels"]) as image:
         count = count_frames(image, media_type)
         check_pages(count, limits["pages"])
@@ -58,16 +67,40 @@ def read_image(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) ->
     facts = {"width": str(width), "height": str(height)}
     if count == 1 and min(width, height) < SMALLEST:
         gap = Gap(1, f"this image is too small to hold text ({width} × {height} pixels)")
-        return Reading(media_type, [Page(1, "")], facts=facts, gaps=[gap])
+        return ExtractedDocument(media_type, [Page(1, "")], facts=facts, gaps=[gap])
     numbers = range(1, count + 1)
     if not arguments.get("ocr", True):
-        return Reading(media_type, facts=facts, gaps=[Gap(None, "this is an image, and the OCR is off")])
-    return Reading(media_type, scanned=list(numbers), facts=facts)
+        return ExtractedDocument(media_type, facts=facts, gaps=[Gap(None, "this is an image, and the OCR is off")])
+    return ExtractedDocument(media_type, scanned=list(numbers), facts=facts)
+
+
+def count_directories(file: BinaryIO, most: int) -> int:
+    """Count the directories of a TIFF, one for each page, up to its end, a loop, a damaged one, or one more than `most`."""
+    file.seek(0)
+    layout = _TIFF_LAYOUTS.get(file.read(4))
+    if layout is None:
+        return 0
+    at, place, number, tag = layout
+    seen: set[int] = set()
+    try:
+        file.seek(at)
+        while (directory := _number(file, place)) and directory not in seen and len(seen) <= most:
+            file.seek(directory)
+            file.seek(directory + struct.calcsize(number) + _number(file, number) * tag)
+            seen.add(directory)
+    except (struct.error, OSError, OverflowError, ValueError):
+        pass
+    return len(seen)
+
+
+def _number(file: BinaryIO, layout: str) -> int:
+    value: int = struct.unpack(layout, file.read(struct.calcsize(layout)))[0]
+    return value
 
 
 @contextmanager
 def open_image(file: BinaryIO, media_type: str, most: int) -> Iterator[Image.Image]:
-    """Not decoded yet, and of a size that may be."""
+    """Open an image of an allowed size, without decoding it."""
     if media_type not in FORMATS:
         raise Unsupported(f"Images of the type {media_type} cannot be read here.")
     Image.MAX_IMAGE_PIXELS = None  # the check below has the limit of the settings, and covers later frames, too
@@ -89,7 +122,7 @@ def check_pages(count: int, most: int) -> None:
 
 
 def check_scans(image: Image.Image, file: BinaryIO) -> None:
-    """A progressive JPEG comes in ten scans over all pixels; nothing but patience limits their number."""
+    """Refuse a progressive JPEG with thousands of scans over all pixels, where ten are usual."""
     if "progressive" not in image.info:
         return
     before, scans, tail = file.tell(), 0, b""
@@ -118,7 +151,7 @@ def count_frames(image: Image.Image, media_type: str) -> int:
 
 
 def load(image: Image.Image, failure: type[Exception]) -> None:
-    """Decode it, or say what is wrong with it."""
+    """Decode it, or raise `failure` with the reason."""
     try:
         image.load()
     except BROKEN as error:
@@ -126,7 +159,7 @@ def load(image: Image.Image, failure: type[Exception]) -> None:
 
 
 def draw_frame(image: Image.Image, number: int, most: int, longest: int) -> Image.Image:
-    """One frame as a person sees it: turned as the camera says, on white, and not larger than the OCR needs."""
+    """One frame as a person sees it: upright, on white, and not larger than the OCR needs."""
     try:
         image.seek(number - 1)
     except BROKEN as error:
@@ -154,7 +187,7 @@ def on_white(image: Image.Image) -> Image.Image:
 
 
 def _reason(error: Exception) -> str:
-    """In words of ours: Pillow's are those of its modules."""
+    """A sentence for people; Pillow's texts name its modules."""
     text = str(error)
     if "truncated" in text:
         return "its end is missing"

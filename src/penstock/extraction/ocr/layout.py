@@ -1,6 +1,6 @@
-"""The reading order of lines that only have a place on the page: what OCR finds, and PDF lines drawn in no order.
+"""The reading order of lines that only have a place on the page: lines of OCR, and PDF lines that were drawn in no order.
 
-Lines of one height beside each other are a row: a receipt's article and its price belong together. Columns of prose are
+Lines of one height next to each other are a row: a receipt's article and its price belong together. Columns of prose are
 the exception: they are read one after the other. A gutter counts as such when few lines cross it and both sides hold
 lines that look like prose (several, long, filling their column), so that tables stay rows. Lines which cross the gutter
 (titles, wide figures) cut the page into bands. y grows downwards. Pure geometry: no model, no library.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-Row = list["Box"]
+Row = list["TextBox"]
 Block = list[Row]
 
 DEEPEST = 4  # splits of splits: up to 16 columns
@@ -19,7 +19,7 @@ CROSSING = 0.2  # share of the lines that may cross a gutter
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class TextBox:
     """A piece of text and where it is."""
 
     left: float
@@ -42,7 +42,7 @@ class Box:
         return (self.top + self.bottom) / 2
 
 
-def arrange(boxes: Sequence[Box]) -> list[Block]:
+def arrange(boxes: Sequence[TextBox]) -> list[Block]:
     """Blocks in reading order, each of rows from top to bottom, each of boxes from left to right."""
     if not boxes:
         return []
@@ -71,17 +71,17 @@ def _bottom(row: Row) -> float:
     return max(box.bottom for box in row)
 
 
-def _region(boxes: Sequence[Box], unit: float, depth: int) -> list[Block]:
+def _region(boxes: Sequence[TextBox], unit: float, depth: int) -> list[Block]:
     gutter = _gutter(boxes, unit) if depth and len(boxes) >= 8 else None
     if gutter is None:
         return [_rows(boxes)]
     wide = [box for box in boxes if box.left < gutter < box.right]
     blocks: list[Block] = []
-    above = [float("-inf"), *sorted(box.middle for box in wide)]
+    above = [float("-inf"), *sorted({box.middle for box in wide})]
     for number, (start, stop) in enumerate(pairwise([*above, float("inf")])):
         if number:
             blocks.append(_rows([box for box in boxes if box.middle == start and box in wide]))
-        band = [box for box in boxes if start < box.middle < stop and box not in wide]
+        band = [box for box in boxes if start <= box.middle < stop and box not in wide]
         left, right = [box for box in band if box.right <= gutter], [box for box in band if box.left >= gutter]
         if min(len(left), len(right)) < 2:
             blocks.append(_rows(band))
@@ -101,7 +101,7 @@ def _unite(blocks: list[Block]) -> list[Block]:
     return united
 
 
-def _rows(boxes: Sequence[Box]) -> Block:
+def _rows(boxes: Sequence[TextBox]) -> Block:
     rows: list[Row] = []
     for box in sorted(boxes, key=lambda box: box.middle):
         row = min(
@@ -118,12 +118,12 @@ def _rows(boxes: Sequence[Box]) -> Block:
     return sorted(rows, key=lambda row: sum(box.middle for box in row) / len(row))
 
 
-def _nearest(box: Box, row: Row) -> Box:
-    """The one beside it: a crumpled receipt's row may rise over its width by more than its height."""
+def _nearest(box: TextBox, row: Row) -> TextBox:
+    """The one next to it: a crumpled receipt's row may rise over its width by more than its height."""
     return min(row, key=lambda other: max(other.left - box.right, box.left - other.right))
 
 
-def _beside(box: Box, row: Row) -> bool:
+def _beside(box: TextBox, row: Row) -> bool:
     other = _nearest(box, row)
     if abs(other.middle - box.middle) > 0.5 * min(other.height, box.height):
         return False
@@ -131,7 +131,7 @@ def _beside(box: Box, row: Row) -> bool:
     return overlap < 0.3 * min(box.width, other.width)
 
 
-def _gutter(boxes: Sequence[Box], unit: float) -> float | None:
+def _gutter(boxes: Sequence[TextBox], unit: float) -> float | None:
     """The middle of the strip between two columns: crossed by the fewest lines, then the widest."""
     most = int(CROSSING * len(boxes))
     for crossing in range(0, most + 1, 1 + most // 10):
@@ -144,7 +144,7 @@ def _gutter(boxes: Sequence[Box], unit: float) -> float | None:
     return None
 
 
-def _strips(boxes: Sequence[Box], most: int) -> Iterator[tuple[float, float]]:
+def _strips(boxes: Sequence[TextBox], most: int) -> Iterator[tuple[float, float]]:
     """Vertical strips, as wide as can be, in which at most so many boxes are."""
     steps = sorted([(box.left, 1) for box in boxes] + [(box.right, -1) for box in boxes])
     crossing, start = 0, steps[0][0]
@@ -156,7 +156,7 @@ def _strips(boxes: Sequence[Box], most: int) -> Iterator[tuple[float, float]]:
         crossing += change
 
 
-def _divides(boxes: Sequence[Box], x: float, unit: float) -> bool:
+def _divides(boxes: Sequence[TextBox], x: float, unit: float) -> bool:
     left, right = [box for box in boxes if box.right <= x], [box for box in boxes if box.left >= x]
     if not (_prose(left, unit) and _prose(right, unit)):
         return False
@@ -164,7 +164,7 @@ def _divides(boxes: Sequence[Box], x: float, unit: float) -> bool:
     return shared >= 0.5 * min(_bottom(left) - _top(left), _bottom(right) - _top(right))
 
 
-def _prose(column: Sequence[Box], unit: float) -> bool:
+def _prose(column: Sequence[TextBox], unit: float) -> bool:
     """Several lines, long ones, of which most fill the column."""
     if len(column) < 4:
         return False

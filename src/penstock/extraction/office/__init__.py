@@ -1,1 +1,1 @@
-"""Office formats, new and old, and the containers that they share."""
+"""Readers of Office formats (OOXML, OpenDocument, the binary formats before 2007, EPUB) and of their containers."""

@@ -1,15 +1,26 @@
-"""Microsoft's compound file (OLE2): a small file system in a file, the container of DOC, XLS, PPT, MSG and of encrypted
-OOXML.
+"""Compound files (OLE2), a small file system in a file: the container of DOC, XLS, PPT, MSG and of encrypted OOXML.
 
-Only what identifying and mail attachments need: the tree of names, and a stream's bytes. Chains of sectors are followed for
-no more steps than the file has sectors, so that a loop in them ends.
+`CompoundFile` reads the tree of names and the bytes of a stream, which is enough to identify a file and to read mail. Chains of
+sectors are followed for no more steps than the file has sectors, so that a loop in them ends. `identify_compound` names the
+format inside, and refuses encrypted files.
 """
 
 import struct
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from penstock.errors import Corrupt
+from penstock.errors import Corrupt, Encrypted, Unsupported
+from penstock.extraction.office.package import LOCKED
+
+DOC = "application/msword"
+XLS = "application/vnd.ms-excel"
+PPT = "application/vnd.ms-powerpoint"
+MSG = "application/vnd.ms-outlook"
+VISIO = "application/vnd.visio"
+PUBLISHER = "application/x-mspublisher"
+WORKS = "application/vnd.ms-works"
+WORDPERFECT = "application/vnd.wordperfect"
+HANGUL = "application/x-hwp"
 
 MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _END = 0xFFFFFFFA  # this and all above mark ends and free sectors
@@ -18,7 +29,7 @@ _MOST_ENTRIES = 100_000
 
 
 @dataclass(slots=True)
-class Entry:
+class CompoundEntry:
     """A stream or a folder."""
 
     name: str
@@ -30,7 +41,7 @@ class Entry:
     child: int
 
 
-class Compound:
+class CompoundFile:
     """Streams by path (`__attach_version1.0_#00000000/__substg1.0_37010102`); names are compared in lower case."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -49,8 +60,8 @@ class Compound:
         more = struct.unpack("<I", header[68:72])[0]
         self._table = self._allocation(header, more)
         entries = self._entries(self._chain(directory, self._table))
-        self.streams: dict[str, Entry] = {}
-        self._root = entries[0] if entries else Entry("", True, _NONE, 0, _NONE, _NONE, _NONE)
+        self.streams: dict[str, CompoundEntry] = {}
+        self._root = entries[0] if entries else CompoundEntry("", True, _NONE, 0, _NONE, _NONE, _NONE)
         self._name(entries)
         self._small_table = self._numbers(self._chain(small_table, self._table))
         self._small_stream: bytes | None = None
@@ -90,7 +101,7 @@ class Compound:
         return list(struct.unpack(f"<{len(raw) // 4}I", raw[: len(raw) // 4 * 4]))
 
     def _allocation(self, header: bytes, more: int) -> list[int]:
-        """The table that says which sector follows which."""
+        """The allocation table: the sector that follows each sector."""
         where = [number for number in struct.unpack("<109I", header[76:512]) if number < _END]
         seen = 0
         while more < _END and seen < self._sectors:
@@ -109,7 +120,7 @@ class Compound:
             start = table[start]
         return sectors
 
-    def _entries(self, sectors: list[int]) -> list[Entry]:
+    def _entries(self, sectors: list[int]) -> list[CompoundEntry]:
         raw = b"".join(self._read_sector(sector) for sector in sectors[: _MOST_ENTRIES * 128 // self._sector])
         found = []
         for at in range(0, len(raw) - 127, 128):
@@ -119,10 +130,10 @@ class Compound:
             name = raw[at : at + max(0, min(length, 64) - 2)].decode("utf-16-le", "replace")
             if self._sector == 512:
                 size &= 0xFFFFFFFF  # the upper half is not defined in version 3
-            found.append(Entry(name, kind in (1, 5), start, min(size, self.size), left, right, child))
+            found.append(CompoundEntry(name, kind in (1, 5), start, min(size, self.size), left, right, child))
         return found
 
-    def _name(self, entries: list[Entry]) -> None:
+    def _name(self, entries: list[CompoundEntry]) -> None:
         """Walk the tree of siblings and children; each entry is visited once, whatever it points at."""
         waiting, seen = [(self._root.child, "")], set[int]()
         while waiting:
@@ -136,3 +147,72 @@ class Compound:
             waiting += [(entry.left, above), (entry.right, above)]
             if entry.folder:
                 waiting.append((entry.child, path + "/"))
+
+
+def identify_compound(file: BinaryIO) -> str:
+    tree = CompoundFile(file)
+    refuse_protected(tree)
+    found = _type_of(tree)
+    if found:
+        return found
+    if any(name.startswith("䡀") for name in tree.streams):  # the packed names of an installer's tables
+        raise Unsupported("This is a Windows installer, not a document.")
+    if "catalog" in tree:
+        raise Unsupported("This is a folder's thumbnail cache (Thumbs.db), not a document.")
+    raise Unsupported("It is an old compound file (OLE2) of a program that is not known here.")
+
+
+def _type_of(tree: CompoundFile) -> str:
+    for stream, media_type in (
+        ("worddocument", DOC),
+        ("workbook", XLS),
+        ("book", XLS),
+        ("powerpoint document", PPT),
+        ("__properties_version1.0", MSG),
+        ("visiodocument", VISIO),
+        ("quill", PUBLISHER),
+        ("perfectoffice_main", WORDPERFECT),
+        ("matost", WORKS),
+        ("spellingtable", WORKS),
+        ("fileheader", HANGUL),
+    ):
+        if stream in tree:
+            return media_type
+    return ""
+
+
+def refuse_protected(tree: CompoundFile) -> None:
+    if "\tdrmcontent" in tree or any("drmencrypted" in name for name in tree.streams):
+        raise Encrypted("encrypted: it is protected by rights management (DRM), only its owner can remove that")
+    if "encryptedpackage" in tree or "encryptedsummary" in tree:
+        raise Encrypted(LOCKED)
+    if _word_locked(tree) or _workbook_locked(tree) or _slides_locked(tree):
+        raise Encrypted(LOCKED)
+    kind = tree.read("__substg1.0_001a001f", 400).decode("utf-16-le", "replace") or tree.read(
+        "__substg1.0_001a001e", 200
+    ).decode("latin-1")
+    if kind.lower().startswith("ipm.note.smime") and "multipartsigned" not in kind.lower():
+        raise Encrypted("encrypted: the message can be read only with the key of who received it (S/MIME)")
+
+
+def _word_locked(tree: CompoundFile) -> bool:
+    header = tree.read("worddocument", 32)
+    return len(header) >= 12 and bool(struct.unpack("<H", header[10:12])[0] & 0x0100)
+
+
+def _workbook_locked(tree: CompoundFile) -> bool:
+    book = tree.read("workbook", 8192) or tree.read("book", 8192)
+    at = 0
+    while at + 4 <= len(book):
+        record, length = struct.unpack("<HH", book[at : at + 4])
+        if record == 0x2F:
+            return True
+        if record == 0x85:  # the first sheet is named behind all that FILEPASS may follow
+            return False
+        at += 4 + length
+    return False
+
+
+def _slides_locked(tree: CompoundFile) -> bool:
+    user = tree.read("current user", 20)
+    return len(user) >= 16 and struct.unpack("<I", user[12:16])[0] == 0xF3D1C4DF

@@ -1,8 +1,8 @@
-"""Formats that only LibreOffice can read: converted to PDF by it when it is installed, else refused with that reason.
+"""Conversion to PDF by LibreOffice, for formats that no other reader knows; without LibreOffice they are refused.
 
-It runs inside the box, as a library: LibreOfficeKit, the C interface that it keeps stable for programs that embed it. As a
-program it would need to start processes and to listen on a socket in /tmp, and nothing in a box may do either. A box keeps
-it for the next such file; the first one takes some two seconds.
+LibreOffice runs inside the sandbox as a library (LibreOfficeKit, its stable C interface). As a program it would start
+processes and listen on a socket in /tmp, and a sandbox may do neither. A sandbox process keeps it loaded for the next such
+file; the first one takes about two seconds.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from penstock.errors import Corrupt, Unsupported
-from penstock.extraction.reading import Reading
+from penstock.extraction.result import ExtractedDocument
 
 _PROGRAMS = ("soffice", "libreoffice")
 _LIBRARIES = ("libmergedlo.so", "libsofficeapp.so")  # which of them has it depends on how it was built
@@ -33,11 +33,11 @@ _NAMES = {
     "application/x-word-2": "A file of Word before version 6",
     "application/x-mswrite": "A file of Windows Write",
 }
-# Where the functions stand in their tables, in LibreOfficeKit.h; the first entry of each table is its size.
+# Positions of the functions in their tables, as in LibreOfficeKit.h; the first entry of each table is its size.
 DESTROY, LOAD, SAVE_AS = 1, 2, 2
 
 
-def read_converted(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> Reading:
+def read_converted(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> ExtractedDocument:
     library = find_library()
     if library is None:
         what = _NAMES.get(media_type, f"A file of the type {media_type}")
@@ -82,7 +82,7 @@ def convert(library: Path, file: BinaryIO, name: str) -> bytes:
 
 @contextmanager
 def _home() -> Iterator[str]:
-    """Its own folder for everything, named by the environment while it works."""
+    """Point the environment to LibreOffice's own folder while it works."""
     before = dict(os.environ)
     folder = _folder()
     os.environ.update(HOME=folder, TMPDIR=folder)
@@ -95,7 +95,7 @@ def _home() -> Iterator[str]:
 
 @cache
 def _folder() -> str:
-    return tempfile.mkdtemp(prefix="kept-office-")  # the box leaves it there (box.KEPT)
+    return tempfile.mkdtemp(prefix="kept-office-")  # the sandbox leaves it there (`KEPT`)
 
 
 @cache

@@ -1,25 +1,26 @@
-"""Mails of Outlook (MSG): the message by kreuzberg, its attachments from their streams."""
+"""Mail of Outlook (MSG): reads subject, people, date, text and attachments from the streams of the compound file.
+
+A message whose only body is packed RTF is read by kreuzberg.
+"""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO
 
 from penstock.errors import Encrypted
-from penstock.extraction.draft import Allowance, Draft, one_line
-from penstock.extraction.office.compound import Compound
-from penstock.extraction.office.oldoffice import MSG
-from penstock.extraction.plain.encoding import decode
-from penstock.extraction.plain.web import declared_charset, write_html
-from penstock.extraction.reading import Gap, Reading
+from penstock.extraction.office.compound import MSG, CompoundFile
+from penstock.extraction.result import ExtractedDocument, Gap, PageBuilder, TextAllowance, one_line
+from penstock.extraction.text_formats.encoding import decode
+from penstock.extraction.text_formats.web import declared_charset, write_html
 
-# Numbers of properties; a stream is named by its number and its type (001f Unicode, 001e bytes of a code page).
+# Ids of properties; a stream is named by its id and its type (001f Unicode, 001e bytes of a code page).
 _SUBJECT, _BODY, _HTML, _SENDER, _ADDRESS, _TO, _CC = "0037", "1000", "1013", "0c1a", "5d01", "0e04", "0e03"
 _LONG_NAME, _SHORT_NAME, _SHOWN_NAME, _CONTENT = "3707", "3704", "3001", "3701"
 
 
-def read_outlook(file: BinaryIO, arguments: Mapping[str, Any]) -> Reading:
-    tree = Compound(file)
-    draft = Draft(Allowance(arguments))
+def read_outlook(file: BinaryIO, arguments: Mapping[str, Any]) -> ExtractedDocument:
+    tree = CompoundFile(file)
+    draft = PageBuilder(TextAllowance(arguments))
     sender = " ".join(filter(None, [text(tree, _SENDER), f"<{address}>" if (address := text(tree, _ADDRESS)) else ""]))
     facts = {
         "subject": text(tree, _SUBJECT),
@@ -40,11 +41,11 @@ def read_outlook(file: BinaryIO, arguments: Mapping[str, Any]) -> Reading:
     facts = {name: value[:1000] for name, value in facts.items()} | {"members": str(members)}
     page = draft.page(1)
     gaps = [] if draft.size > before else [Gap(None, reason)]
-    return Reading(MSG, [page] if page.text else [], title=facts.get("subject", ""), facts=facts, gaps=gaps)
+    return ExtractedDocument(MSG, [page] if page.text else [], title=facts.get("subject", ""), facts=facts, gaps=gaps)
 
 
-def _write_body(tree: Compound, file: BinaryIO, draft: Draft) -> None:
-    """Plain text, else HTML, else what kreuzberg makes of the packed RTF."""
+def _write_body(tree: CompoundFile, file: BinaryIO, draft: PageBuilder) -> None:
+    """Write the plain text, else the HTML, else the packed RTF as kreuzberg reads it."""
     plain = text(tree, _BODY)
     if plain.strip():
         draft.paragraph(plain)
@@ -60,7 +61,7 @@ def _write_body(tree: Compound, file: BinaryIO, draft: Draft) -> None:
         draft.paragraph(paragraph)
 
 
-def text(tree: Compound, number: str, folder: str = "") -> str:
+def text(tree: CompoundFile, number: str, folder: str = "") -> str:
     """A property as text, in Unicode or in the bytes of some code page."""
     wide = tree.read(f"{folder}__substg1.0_{number}001f")
     if wide:
@@ -69,14 +70,14 @@ def text(tree: Compound, number: str, folder: str = "") -> str:
     return decode(narrow, code_page(tree)) if narrow else ""
 
 
-def code_page(tree: Compound) -> str:
+def code_page(tree: CompoundFile) -> str:
     number = _fixed(tree, 0x3FFD0003) or _fixed(tree, 0x3FDE0003)
     return {65001: "utf-8", 28591: "latin-1", 20127: "ascii", 0: ""}.get(
         number & 0xFFFFFFFF, f"cp{number & 0xFFFFFFFF}"
     )
 
 
-def sent_at(tree: Compound) -> str:
+def sent_at(tree: CompoundFile) -> str:
     ticks = _fixed(tree, 0x00390040) or _fixed(tree, 0x0E060040)  # of 100 ns, since 1601
     try:
         sent = datetime(1601, 1, 1, tzinfo=UTC) + timedelta(microseconds=ticks // 10)
@@ -85,7 +86,7 @@ def sent_at(tree: Compound) -> str:
     return sent.isoformat(timespec="seconds") if ticks else ""
 
 
-def _fixed(tree: Compound, tag: int) -> int:
+def _fixed(tree: CompoundFile, tag: int) -> int:
     """A property of fixed size: a record of 16 bytes in a stream with all of them."""
     properties = tree.read("__properties_version1.0", 1_000_000)
     for at in range(32, len(properties) - 15, 16):
@@ -95,8 +96,8 @@ def _fixed(tree: Compound, tag: int) -> int:
 
 
 def attachments(file: BinaryIO) -> Iterator[tuple[str, bytes | None]]:
-    """Names and bytes of all that is attached; None for an object of another program that is no file."""
-    tree = Compound(file)
+    """Names and bytes of all attachments; None for an object of another program that is not a file."""
+    tree = CompoundFile(file)
     for number, folder in enumerate(tree.folders("__attach_version1.0_"), 1):
         inside = folder + "/"
         name = text(tree, _LONG_NAME, inside) or text(tree, _SHORT_NAME, inside) or text(tree, _SHOWN_NAME, inside)

@@ -1,19 +1,16 @@
-"""Slides: PPTX and ODP (and ODG drawings), each slide a page, in the order of the show.
+"""Reads slides (PPTX, ODP, and ODG drawings): each slide is a page, in the order of the show.
 
-Kreuzberg reads no ODP, and of PPTX it splits words where their formatting changes and loses which slide they are on; so
-these are read here: titles as headings, paragraphs, tables, charts, diagrams, and the notes of the speaker.
+Kreuzberg does not read ODP, and in PPTX it splits words where their formatting changes and loses their slide. So these are
+read here: titles as headings, paragraphs, tables, charts, diagrams, and the notes of the speaker.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from penstock.errors import Corrupt
-from penstock.extraction.draft import Allowance, Draft, one_line, refuse_pages
-from penstock.extraction.office.package import Package
-from penstock.extraction.office.parts import PPTX
-from penstock.extraction.office.related import relations
-from penstock.extraction.office.xmltree import Node, parse_xml
-from penstock.extraction.reading import Gap, Page, Reading
+from penstock.extraction.office.package import PPTX, Package, relations
+from penstock.extraction.office.xmltree import XmlNode, parse_xml
+from penstock.extraction.result import ExtractedDocument, Gap, Page, PageBuilder, TextAllowance, one_line, refuse_pages
 
 _LARGEST = 64 * 2**20
 _TITLES = frozenset(["title", "ctrTitle"])
@@ -22,8 +19,8 @@ _PICTURED = ("/chart", "/diagramData", "/comments")
 _NOTHING = "no text in it: it holds only images"
 
 
-def read_slides(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> Reading:
-    package, allowance = Package(file, arguments), Allowance(arguments)
+def read_slides(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> ExtractedDocument:
+    package, allowance = Package(file, arguments), TextAllowance(arguments)
     package.weigh()
     slides = _pptx(package, allowance) if media_type == PPTX else _opendocument(package, allowance)
     pages, gaps = [], []
@@ -35,15 +32,15 @@ def read_slides(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -
             pages.append(slide.page(number))
     if not pages:
         gaps.append(Gap(None, _NOTHING))
-    return Reading(media_type, pages, title=_title(package, pages), facts=_facts(package), gaps=gaps)
+    return ExtractedDocument(media_type, pages, title=_title(package, pages), facts=_facts(package), gaps=gaps)
 
 
-def _pptx(package: Package, allowance: Allowance) -> Iterator[Draft | str]:
-    """Each slide, or why it cannot be read."""
+def _pptx(package: Package, allowance: TextAllowance) -> Iterator[PageBuilder | str]:
+    """Each slide, or the reason why it cannot be read."""
     for name in _order(package):
         try:
             root = parse_xml(package.read(name, _LARGEST), name)
-            draft = Draft(allowance)
+            draft = PageBuilder(allowance)
             _write_shapes(root, draft)
             _write_related(package, name, draft)
         except Corrupt as error:
@@ -68,7 +65,7 @@ def _order(package: Package) -> list[str]:
     )
 
 
-def _write_shapes(root: Node, draft: Draft, *, notes: bool = False) -> None:
+def _write_shapes(root: XmlNode, draft: PageBuilder, *, notes: bool = False) -> None:
     """Shapes in their order, the title before all others."""
     shapes = [node for node in _shapes(root) if _role(node) not in _COUNTERS]
     for shape in sorted(shapes, key=lambda node: _role(node) not in _TITLES):
@@ -87,7 +84,7 @@ def _write_shapes(root: Node, draft: Draft, *, notes: bool = False) -> None:
             draft.paragraph("\n".join(_paragraphs(shape)))
 
 
-def _shapes(root: Node) -> Iterator[Node]:
+def _shapes(root: XmlNode) -> Iterator[XmlNode]:
     """Shapes and tables; of two forms of the same thing only the newer one."""
     waiting = [root]
     while waiting:
@@ -100,12 +97,12 @@ def _shapes(root: Node) -> Iterator[Node]:
             waiting += reversed(list(node.elements()))
 
 
-def _role(shape: Node) -> str:
+def _role(shape: XmlNode) -> str:
     placeholder = shape.find("ph") if shape.tag == "sp" else None
     return placeholder.attributes.get("type", "body") if placeholder is not None else ""
 
 
-def _paragraphs(node: Node) -> Iterator[str]:
+def _paragraphs(node: XmlNode) -> Iterator[str]:
     for paragraph in node.walk():
         if paragraph.tag == "p":
             text = "".join(_runs(paragraph)).strip()
@@ -113,7 +110,7 @@ def _paragraphs(node: Node) -> Iterator[str]:
                 yield text
 
 
-def _runs(paragraph: Node) -> Iterator[str]:
+def _runs(paragraph: XmlNode) -> Iterator[str]:
     waiting = list(reversed(list(paragraph.elements())))
     while waiting:
         node = waiting.pop()
@@ -127,7 +124,7 @@ def _runs(paragraph: Node) -> Iterator[str]:
             waiting += reversed(list(node.elements()))
 
 
-def _write_related(package: Package, slide: str, draft: Draft) -> None:
+def _write_related(package: Package, slide: str, draft: PageBuilder) -> None:
     """Charts, diagrams and comments, then the notes of the speaker."""
     related = list(relations(package, slide))
     for _, kind, target in related:
@@ -140,16 +137,16 @@ def _write_related(package: Package, slide: str, draft: Draft) -> None:
             _write_shapes(parse_xml(package.read(target, _LARGEST), target), draft, notes=True)
 
 
-def _opendocument(package: Package, allowance: Allowance) -> Iterator[Draft]:
+def _opendocument(package: Package, allowance: TextAllowance) -> Iterator[PageBuilder]:
     root = parse_xml(package.read("content.xml", _LARGEST), "content.xml")
     for slide in root.walk():
         if slide.tag == "page":
-            draft = Draft(allowance)
+            draft = PageBuilder(allowance)
             _write_frames(slide, draft)
             yield draft
 
 
-def _write_frames(slide: Node, draft: Draft) -> None:
+def _write_frames(slide: XmlNode, draft: PageBuilder) -> None:
     waiting = list(reversed(list(slide.elements())))
     while waiting:
         node = waiting.pop()
@@ -167,13 +164,13 @@ def _write_frames(slide: Node, draft: Draft) -> None:
             waiting += reversed(list(node.elements()))
 
 
-def _lines(node: Node) -> Iterator[str]:
+def _lines(node: XmlNode) -> Iterator[str]:
     for paragraph in node.walk():
         if paragraph.tag in ("p", "h") and (text := _line(paragraph)):
             yield text
 
 
-def _line(paragraph: Node) -> str:
+def _line(paragraph: XmlNode) -> str:
     pieces: list[str] = []
     waiting = list(reversed(paragraph.children))
     while waiting:
@@ -200,12 +197,12 @@ def _properties(package: Package) -> dict[str, str]:
 
 def _title(package: Package, pages: list[Page]) -> str:
     first = next((heading.title for page in pages for heading in page.headings), "")
-    said = _properties(package).get("title", "")
-    return said if said and said.lower() != "powerpoint presentation" else first
+    title = _properties(package).get("title", "")
+    return title if title and title.lower() != "powerpoint presentation" else first
 
 
 def _facts(package: Package) -> dict[str, str]:
-    said = _properties(package)
+    properties = _properties(package)
     names = {
         "creator": "author",
         "created": "created",
@@ -214,4 +211,4 @@ def _facts(package: Package) -> dict[str, str]:
         "date": "changed",
         "subject": "subject",
     }
-    return {ours: said[theirs] for theirs, ours in names.items() if theirs in said}
+    return {ours: properties[theirs] for theirs, ours in names.items() if theirs in properties}

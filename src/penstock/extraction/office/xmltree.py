@@ -1,7 +1,7 @@
-"""XML of a document's parts as a small tree: local names only, no entities, no outside, bounded depth.
+"""Parses XML parts into a small tree: local names, no entities, no external references, bounded depth.
 
-Namespaces are dropped on purpose: the strict and the transitional kind of OOXML differ in nothing else. Entities are never
-expanded: an Office part that defines one was made by an attacker.
+Namespaces are dropped, because the strict and the transitional kind of OOXML differ in nothing else. Entities are never
+expanded: no Office program defines one.
 """
 
 import re
@@ -13,7 +13,7 @@ from penstock.errors import Corrupt, Suspicious
 DEEPEST = 400
 
 
-class Node:
+class XmlNode:
     """An element: its local name, attributes (local names, too), and children in order; text is a child."""
 
     __slots__ = ("attributes", "children", "tag")
@@ -21,20 +21,20 @@ class Node:
     def __init__(self, tag: str, attributes: dict[str, str]) -> None:
         self.tag = tag
         self.attributes = attributes
-        self.children: list[Node | str] = []
+        self.children: list[XmlNode | str] = []
 
-    def elements(self) -> "Iterator[Node]":
-        return (child for child in self.children if isinstance(child, Node))
+    def elements(self) -> "Iterator[XmlNode]":
+        return (child for child in self.children if isinstance(child, XmlNode))
 
-    def walk(self) -> "Iterator[Node]":
-        """It and all below, in document order."""
+    def walk(self) -> "Iterator[XmlNode]":
+        """This node and all below, in document order."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
             yield node
-            waiting += [child for child in reversed(node.children) if isinstance(child, Node)]
+            waiting += [child for child in reversed(node.children) if isinstance(child, XmlNode)]
 
-    def find(self, tag: str) -> "Node | None":
+    def find(self, tag: str) -> "XmlNode | None":
         return next((node for node in self.walk() if node.tag == tag), None)
 
     def text(self) -> str:
@@ -49,15 +49,15 @@ class Node:
         return "".join(pieces)
 
 
-def parse_xml(raw: bytes, part: str) -> Node:
+def parse_xml(raw: bytes, part: str) -> XmlNode:
     """The root; broken XML is `Corrupt`, entities and endless nesting are `Suspicious`."""
-    root = Node("", {})
+    root = XmlNode("", {})
     stack = [root]
 
     def start(name: str, attributes: dict[str, str]) -> None:
         if len(stack) > DEEPEST:
             raise Suspicious(f"Its part {part!r} nests more than {DEEPEST} elements into each other.")
-        node = Node(local(name), {_attribute(key): value for key, value in attributes.items()})
+        node = XmlNode(local(name), {_attribute(key): value for key, value in attributes.items()})
         stack[-1].children.append(node)
         stack.append(node)
 
@@ -94,7 +94,7 @@ def local(name: str) -> str:
 
 
 def _attribute(name: str) -> str:
-    """`r:id` keeps its mark, because `id` may stand beside it."""
+    """`r:id` keeps its prefix, because the element may have an `id`, too."""
     space, _, last = name.rpartition(" ")
     return f"r:{last}" if space.endswith("/relationships") else last
 

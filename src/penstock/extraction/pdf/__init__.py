@@ -1,1 +1,1 @@
-"""PDF: text with its places, headings, pages to draw, repair, and bombs."""
+"""PDF: opening and repair, text with headings, bombs, and pages as images."""

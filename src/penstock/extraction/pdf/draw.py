@@ -1,5 +1,9 @@
-"""Pages as images for the OCR: of a PDF drawn, of an image decoded; never larger than the OCR needs or the limits allow."""
+"""Draws pages of a PDF, or decodes those of an image, for the OCR and (task "draw") for a screen.
 
+A drawing is never larger than the OCR needs or the limits allow. For a screen it is narrowed, and sent as PNG or JPEG.
+"""
+
+import io
 import math
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -7,23 +11,32 @@ from typing import Any, BinaryIO
 
 from PIL import Image
 
-from penstock.errors import Corrupt
-from penstock.extraction.ocr.image import draw_frame, open_image
+from penstock.errors import Corrupt, Unsupported
+from penstock.extraction.identify import PDF
+from penstock.extraction.ocr.image import FORMATS, draw_frame, open_image
+from penstock.extraction.pdf.file import refuse_bombs
+from penstock.extraction.sandbox.protocol import Reply
+from penstock.extraction.to_pdf.pdf_writer import PIECE
 
 RESOLUTION = 200  # dots per inch, at most; RapidOCR reads a printed page as well at 150 as at 250
 LONGEST = 2000  # pixels of the longer side: what RapidOCR works with at most
 SHORTER = 1000  # pixels of the shorter side of a long strip, which is read in pieces
 STRIP = 3  # times as long as wide
+NARROWEST = 16  # pixels of a drawing for a screen
+LARGE = 2**20  # bytes of a PNG: a larger one is a photograph, which is smaller as JPEG
+QUALITY = 85
 
 Draw = Callable[[int], Image.Image]
 
 
 @contextmanager
 def open_pages(file: BinaryIO, media_type: str, pixels: int) -> Iterator[Draw]:
-    """A function that draws the page of a number; `Unreadable` when that page cannot be."""
-    if media_type == "application/pdf":
-        with _open_pdf_pages(file, pixels) as draw:
-            yield draw
+    """Yield a function that draws the page of a number, or raises `Unreadable`."""
+    if media_type == PDF:
+        from penstock.extraction.pdf.file import open_pdf
+
+        with open_pdf(file) as document:
+            yield lambda number: _draw_pdf_page(document, number, pixels)
         return
     with open_image(file, media_type, pixels) as image:
         if getattr(image, "n_frames", 1) == 1:
@@ -35,14 +48,6 @@ def open_pages(file: BinaryIO, media_type: str, pixels: int) -> Iterator[Draw]:
 def _fresh_frame(file: BinaryIO, media_type: str, number: int, pixels: int) -> Image.Image:
     with open_image(file, media_type, pixels) as image:
         return draw_frame(image, number, pixels, LONGEST)
-
-
-@contextmanager
-def _open_pdf_pages(file: BinaryIO, pixels: int) -> Iterator[Draw]:
-    from penstock.extraction.pdf.file import open_pdf
-
-    with open_pdf(file) as document:
-        yield lambda number: _draw_pdf_page(document, number, pixels)
 
 
 def _draw_pdf_page(document: Any, number: int, pixels: int) -> Image.Image:
@@ -71,7 +76,7 @@ def drawing_scale(width: float, height: float, pixels: int) -> float:
 
 
 def fit(image: Image.Image) -> Image.Image:
-    """Shrunk to what the OCR works with."""
+    """Shrink it to the size that the OCR works with."""
     shorter, longer = sorted(image.size)
     scale = SHORTER / shorter if longer > STRIP * shorter else LONGEST / longer
     if scale >= 1:
@@ -81,7 +86,7 @@ def fit(image: Image.Image) -> Image.Image:
 
 
 def cut_strip(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
-    """A long strip (a receipt, a web page) in pieces as (top, piece), cut where no ink is if there is such a place."""
+    """Cut a long strip (a receipt, a web page) into (top, piece), at rows without ink if possible."""
     width, height = image.size
     if height <= STRIP * width:
         yield 0, image
@@ -96,3 +101,40 @@ def cut_strip(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
         yield top, image.crop((0, top, width, cut))
         top = cut
     yield top, image.crop((0, top, width, height))
+
+
+def draw(file: BinaryIO, arguments: dict[str, Any], reply: Reply) -> dict[str, Any]:
+    """Run the task "draw": send one page as an image."""
+    media_type, number = str(arguments["media_type"]), int(arguments["page"])
+    if media_type != PDF and media_type not in FORMATS:
+        raise Unsupported(f"Pages of the type {media_type} cannot be drawn here: only those of PDFs and images.")
+    if number < 1:
+        raise Corrupt("This page cannot be drawn: pages are counted from 1 on.")
+    if media_type == PDF:
+        refuse_bombs(file, number)
+    file.seek(0)
+    with open_pages(file, media_type, arguments["limits"]["pixels"]) as draw_page:
+        image = _narrowed(draw_page(number), int(arguments.get("width", 1000)))
+    content, kind = _encoded(image)
+    name = "page.png" if kind == "image/png" else "page.jpg"
+    pieces = (content[start : start + PIECE] for start in range(0, len(content), PIECE))
+    reply.part({"name": name, "media_type": kind}, pieces)
+    return {"media_type": kind, "width": image.width, "height": image.height}
+
+
+def _narrowed(image: Image.Image, width: int) -> Image.Image:
+    """Never wider than what was drawn: pixels cannot be made up."""
+    width = max(NARROWEST, min(width, LONGEST))
+    if image.width <= width:
+        return image
+    return image.resize((width, max(1, round(image.height * width / image.width))), Image.Resampling.LANCZOS)
+
+
+def _encoded(image: Image.Image) -> tuple[bytes, str]:
+    written = io.BytesIO()
+    image.save(written, "PNG")
+    if written.tell() <= LARGE:
+        return written.getvalue(), "image/png"
+    written = io.BytesIO()
+    image.save(written, "JPEG", quality=QUALITY)
+    return written.getvalue(), "image/jpeg"

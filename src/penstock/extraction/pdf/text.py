@@ -7,6 +7,7 @@ paragraphs, and show when a page was drawn in no order; then the place on the pa
 """
 
 import ctypes
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,40 @@ from itertools import pairwise
 
 from pypdfium2 import PdfTextPage, raw  # type: ignore[import-untyped]
 
-from penstock.extraction.ocr.layout import Box, arrange
-from penstock.extraction.pdf.hyphens import HYPHEN
+from penstock.extraction.ocr.layout import TextBox, arrange
+
+# -- hyphens at the end of a line: dropped when that is certain, kept when they may belong to the word -----------------------
+
+HYPHEN = "\ufffe"  # pdfium's sign for a hyphen at the end of a line; the line break behind it is left out
+_COMPOUND = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+")
+_TORN = re.compile(r"([^\W\d_]*)" + HYPHEN + r"([^\W\d_]*)")
+_AT_THE_END = re.compile(r"(?<=[^\W\d_])-\n(?=[^\W\d_])")
+
+
+def compounds(texts: Iterable[str]) -> frozenset[str]:
+    """The words with a hyphen that the document writes in the middle of a line."""
+    return frozenset(word.lower() for text in texts if "-" in text for word in _COMPOUND.findall(text))
+
+
+def join_hyphenated(text: str, known: frozenset[str]) -> str:
+    """Join the halves around each `HYPHEN`."""
+    if HYPHEN not in text:
+        return text
+
+    def joined(match: re.Match[str]) -> str:
+        left, right = match.groups()
+        sure = bool(left) and right[:1].islower() and f"{left}-{right}".lower() not in known
+        return left + right if sure else f"{left}-{right}"
+
+    return _TORN.sub(joined, text)
+
+
+def join_hyphenated_lines(text: str) -> str:
+    """The same for text with lines, as from OCR; joining a word drops its line break."""
+    return join_hyphenated(_AT_THE_END.sub(HYPHEN, text), compounds([text]))
+
+
+# -- lines ----------------------------------------------------------------------------------------------------------------
 
 _LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
 _CLEAN = {
@@ -27,7 +60,7 @@ _CLEAN = {
 
 
 @dataclass(slots=True)
-class Line:
+class PdfLine:
     """A line, or several that a hyphen joins. Sizes and places are in points, y grows upwards."""
 
     text: str
@@ -41,7 +74,7 @@ class Line:
     upright: bool
 
 
-def read_lines(page: PdfTextPage) -> list[Line]:
+def read_lines(page: PdfTextPage) -> list[PdfLine]:
     count = raw.FPDFText_CountChars(page.raw)
     if count <= 0:
         return []
@@ -61,7 +94,7 @@ def read_lines(page: PdfTextPage) -> list[Line]:
     return lines
 
 
-def _place(page: PdfTextPage, text: str, first: int, last: int) -> Line:
+def _place(page: PdfTextPage, text: str, first: int, last: int) -> PdfLine:
     x, base, end = ctypes.c_double(), ctypes.c_double(), raw.FS_RECTF()
     first = raw.FPDFText_GetCharIndexFromTextIndex(page.raw, first)
     last = raw.FPDFText_GetCharIndexFromTextIndex(page.raw, last)
@@ -71,36 +104,39 @@ def _place(page: PdfTextPage, text: str, first: int, last: int) -> Line:
     if HYPHEN in text:
         raw.FPDFText_GetCharOrigin(page.raw, last, x, base)
     size, upright = _size(page, first)
-    return Line(text, left, end.right, top, base.value, size, size, last, upright)
+    return PdfLine(text, left, end.right, top, base.value, size, size, last, upright)
 
 
 def _size(page: PdfTextPage, index: int) -> tuple[float, bool]:
-    """The size that is seen: many producers set size 1 and scale by the matrix."""
+    """The visible size: many producers set size 1 and scale by the matrix."""
     matrix = raw.FS_MATRIX()
     raw.FPDFText_GetMatrix(page.raw, index, matrix)
     scale = (matrix.c**2 + matrix.d**2) ** 0.5 or 1.0
     return raw.FPDFText_GetFontSize(page.raw, index) * scale, matrix.a > 0 and abs(matrix.b) < 0.1 * matrix.a
 
 
-def order(lines: list[Line]) -> list[Line]:
-    """As drawn, unless that jumps back and forth; then by their place."""
+def order(lines: list[PdfLine]) -> list[PdfLine]:
+    """As drawn, unless that jumps back and forth; then by position."""
     if not _placed(lines) or not _jumbled(lines):
         return lines
     placed = [
-        (Box(line.left, -line.base - 0.8 * line.size, line.right, 0.2 * line.size - line.last_base, line.text), line)
+        (
+            TextBox(line.left, -line.base - 0.8 * line.size, line.right, 0.2 * line.size - line.last_base, line.text),
+            line,
+        )
         for line in lines
     ]
     found = {id(box): line for box, line in placed}
     return [found[id(box)] for block in arrange([box for box, _ in placed]) for row in block for box in row]
 
 
-def _placed(lines: Sequence[Line]) -> bool:
-    """Whether places can be trusted: turned pages and turned text have theirs in another direction."""
+def _placed(lines: Sequence[PdfLine]) -> bool:
+    """Whether positions can be trusted: turned pages and turned text have theirs in another direction."""
     return bool(lines) and sum(line.upright and line.size > 0 for line in lines) >= 0.9 * len(lines)
 
 
-def _jumbled(lines: Sequence[Line]) -> bool:
-    """Going up is a new column when it also goes right; going up again and again is no order."""
+def _jumbled(lines: Sequence[PdfLine]) -> bool:
+    """Going up is a new column when it also goes right; going up again and again is not."""
     width = max(line.right for line in lines) - min(line.left for line in lines)
     returns = sum(
         line.base > before.last_base + before.size and line.left < before.left + 0.2 * width
@@ -109,10 +145,10 @@ def _jumbled(lines: Sequence[Line]) -> bool:
     return returns > max(3, 0.1 * len(lines))
 
 
-def compose(lines: Sequence[Line]) -> tuple[str, list[int]]:
+def compose(lines: Sequence[PdfLine]) -> tuple[str, list[int]]:
     """The text of a page, and where in it each line begins."""
     placed, parts, starts, size = _placed(lines), [], [], 0
-    before: Line | None = None
+    before: PdfLine | None = None
     for line in lines:
         glue = "" if before is None else _glue(before, line) if placed else "\n"
         starts.append(size + len(glue))
@@ -122,15 +158,15 @@ def compose(lines: Sequence[Line]) -> tuple[str, list[int]]:
     return "".join(parts), starts
 
 
-def _glue(before: Line, line: Line) -> str:
-    """What stands between two lines: nothing before a comma of the same row, a space, a line break, a paragraph."""
+def _glue(before: PdfLine, line: PdfLine) -> str:
+    """The separator of two lines: nothing before a comma of the same row, a space, a line break, a paragraph."""
     drop, size = before.last_base - line.base, max(before.last_size, line.size)
     if abs(drop) < 0.5 * size and line.left > before.right - 0.5 * size:
         return "" if line.text[0] in ",.;:)]" and line.left - before.right < size else " "
     return "\n\n" if drop > 1.7 * size else "\n"
 
 
-def body_size(lines: Iterable[Line]) -> float:
+def body_size(lines: Iterable[PdfLine]) -> float:
     """The size in which most of the text is set."""
     sizes: Counter[float] = Counter()
     for line in lines:
@@ -138,8 +174,8 @@ def body_size(lines: Iterable[Line]) -> float:
     return sizes.most_common(1)[0][0] if sizes else 0.0
 
 
-def said(read: Callable[[], str]) -> str:
-    """What pypdfium2 decodes, on one line; nothing when it holds half a character, which pypdfium2 does not forgive."""
+def decoded(read: Callable[[], str]) -> str:
+    """A text of pypdfium2 on one line; empty when it holds a lone surrogate, for which pypdfium2 raises."""
     try:
         return " ".join(read().split())
     except UnicodeDecodeError:

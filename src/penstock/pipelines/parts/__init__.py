@@ -1,8 +1,5 @@
-"""Which page of a packet is its cover sheet, and which pages are its parts: by rules from a file, and a model if wanted."""
+"""Parts of a packet: its cover sheet and its sections, found by the rules of a file and, if configured, a model."""
 
-from penstock.pipelines.parts.classify import classify
-from penstock.pipelines.parts.hook import Hook, load_hook
-from penstock.pipelines.parts.page import PageText, Part
+from penstock.pipelines.parts.classifier import classify, load_hook
+from penstock.pipelines.parts.features import PacketPage, Part
 from penstock.pipelines.parts.rules import Rules, load_rules
-
-__all__ = ["Hook", "PageText", "Part", "Rules", "classify", "load_hook", "load_rules"]

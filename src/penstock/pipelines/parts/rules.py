@@ -1,23 +1,164 @@
 """The rules file: labels, what speaks for them, and what a change of label costs.
 
 A rule adds its weight to its label on each page that it fits. Weights are log-odds, so several weak hints make a strong
-one. The built-in rules are in rules.toml, beside this module; a file of one's own replaces them, or adds to them with
+one. The built-in rules are in rules.toml, next to this module; a file of one's own replaces them, or adds to them with
 `extends = true`. What is wrong with a file is told in one sentence: file, rule, fix.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from re import _constants, _parser  # type: ignore[attr-defined]
+from typing import Any, NoReturn
 
-from penstock.pipelines.parts.file import HEAVIEST, RulesFile
-from penstock.pipelines.parts.leaf import ZONES
-from penstock.pipelines.parts.noise import Lexicon, plain, shape
-from penstock.pipelines.parts.pattern import compile_pattern
-from penstock.pipelines.parts.sequence import Costs, Steps
+from penstock.errors import BadSetting
+from penstock.pipelines.parts.features import LINE, ZONES
+from penstock.pipelines.parts.fuzzy import Lexicon, plain, shape
+from penstock.pipelines.parts.segmentation import Costs, StepCosts
 
+MOST_WAYS = 10**6  # to match a pattern on one line: it must not be able to stop a worker
+LONGEST = 1_000  # characters of a pattern
+SPACES = 2  # lines have single spaces
+HEAVIEST = 50.0  # a weight beyond all doubt
+MOST_RULES = 1_000
 BUILT_IN = Path(__file__).with_name("rules.toml")
+
+
+def compile_pattern(text: str, name: str) -> re.Pattern[str]:
+    """Compile it, ignoring case; `name` begins the sentence when it cannot be used."""
+    if len(text) > LONGEST:
+        raise BadSetting(f"{name}: the pattern is longer than {LONGEST:,} signs. Divide it into several rules.")
+    try:
+        ways = _ways(_parser.parse(text, re.IGNORECASE))
+        compiled = re.compile(text, re.IGNORECASE)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise BadSetting(f"{name}: the pattern {text!r} is no regular expression: {error}. Correct it.") from error
+    if ways > MOST_WAYS:
+        raise BadSetting(
+            f"{name}: the pattern {text!r} can be tried in too many ways on one line, which could take hours. "
+            "Bound its repetitions, such as .{0,20} in place of .*, and repeat nothing that repeats."
+        )
+    if compiled.match("") is not None:
+        raise BadSetting(f"{name}: the pattern {text!r} fits an empty line, so it says nothing. Ask for some letters.")
+    return compiled
+
+
+def _ways(items: Iterable[tuple[Any, Any]]) -> float:
+    """In how many ways a line can be divided among these items, at most."""
+    ways = 1.0
+    for kind, value in items:
+        ways = min(ways * _item_ways(kind, value), 1e30)
+    return ways
+
+
+def _item_ways(kind: Any, value: Any) -> float:
+    match str(kind):
+        case "MAX_REPEAT" | "MIN_REPEAT":
+            low, high, body = value
+            each, most = _ways(body), SPACES if _is_space(body) else LINE
+            ways = sum(min(each ** min(count, 100), 1e30) for count in range(min(low, most), min(high, most) + 1))
+        case "BRANCH":
+            ways = sum(map(_ways, value[1]))
+        case "SUBPATTERN":
+            ways = _ways(value[3])
+        case "ASSERT" | "ASSERT_NOT":
+            ways = _ways(value[1])
+        case "ATOMIC_GROUP":
+            ways = _ways(value)
+        case "POSSESSIVE_REPEAT":
+            ways = _ways(value[2])
+        case "GROUPREF" | "GROUPREF_EXISTS":
+            raise re.error("it refers back to a group, which rules do not need")
+        case _:
+            ways = 1.0
+    return ways
+
+
+def _is_space(body: Any) -> bool:
+    [*items] = body
+    return len(items) == 1 and items[0] in (
+        (_constants.IN, [(_constants.CATEGORY, _constants.CATEGORY_SPACE)]),
+        (_constants.LITERAL, ord(" ")),
+    )
+
+
+@dataclass(frozen=True)
+class RulesFile:
+    """One file; `where` is the place in it, such as `, rule 3`, that a sentence names."""
+
+    path: Path
+
+    def read(self) -> dict[str, Any]:
+        """All of it, as TOML."""
+        try:
+            return tomllib.loads(self.path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise BadSetting(
+                f"The rules file {self.path} cannot be read: {error.strerror}. Correct its path or its permissions."
+            ) from error
+        except UnicodeDecodeError as error:
+            raise BadSetting(f"The rules file {self.path} is not UTF-8 text. Save it as UTF-8.") from error
+        except tomllib.TOMLDecodeError as error:
+            raise BadSetting(f"The rules file {self.path} is not valid TOML: {error}. Correct that line.") from error
+
+    def refuse(self, where: str, sentence: str) -> NoReturn:
+        raise BadSetting(f"The rules file {self.path}{where}: {sentence}")
+
+    def check_known(self, name: str, known: Collection[str], where: str, what: str) -> None:
+        if name not in known:
+            self.refuse(where, f"{name} is not {what}. {_advice(name, known)}")
+
+    def check_keys(self, table: Mapping[str, Any], known: set[str], where: str) -> None:
+        for key in table:
+            self.check_known(key, known, where, "a key here")
+
+    def choice(self, table: Mapping[str, Any], key: str, where: str, known: Sequence[str], usual: str | None) -> str:
+        value = table.get(key, usual)
+        if not isinstance(value, str) or value not in known:
+            said = f"{key} is missing" if value is None else f"{key} is {value!r}"
+            self.refuse(where, f"{said}. Write one of {', '.join(known)}.")
+        return value
+
+    def number(self, table: Mapping[str, Any], key: str, where: str, *, low: float, high: float = HEAVIEST) -> float:
+        value = table.get(key)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not isfinite(value)
+            or not low <= value <= high
+        ):
+            said = f"{key} is missing" if value is None else f"{key} is {value!r}"
+            self.refuse(where, f"{said}. Write a number from {low:g} to {high:g}.")
+        return float(value)
+
+    def flag(self, table: Mapping[str, Any], key: str, where: str = "") -> bool:
+        value = table.get(key, False)
+        if not isinstance(value, bool):
+            self.refuse(where, f"{key} is {value!r}. Write true or false.")
+        return value
+
+    def texts(self, table: Mapping[str, Any], key: str, where: str) -> list[str]:
+        value = table.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(text, str) and text.strip() for text in value):
+            self.refuse(where, f'{key} must be a list of texts, such as {key} = ["one", "two"].')
+        return value
+
+    def section(self, table: Mapping[str, Any], key: str) -> dict[str, Any]:
+        value = table.get(key, {})
+        if not isinstance(value, dict):
+            self.refuse("", f"{key} must be a table. Write its keys under [{key}].")
+        return value
+
+
+def _advice(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, sorted(known), n=1)
+    return f"Did you mean {near[0]}?" if near else f"There are {', '.join(sorted(known))}."
+
+
 PAGES = ("any", "first", "later", "first-of-document")
 OF_KIND = {
     "marker": {"words", "letters", "where"},
@@ -31,7 +172,6 @@ FEATURES = (
     *("lines", "characters", "words_per_line", "digit_share", "capital_share", "short_line_share", "form_share"),
     *("prose_share", "leader_lines", "blank", "titled", "flowing", "listed", "unheaded"),
 )
-MOST_RULES = 1_000
 
 
 @dataclass(frozen=True)
@@ -67,8 +207,8 @@ class Rules:
     lexicon: Lexicon = field(repr=False, compare=False)
 
     @property
-    def steps(self) -> Steps:
-        return Steps(self.costs, self.labels, self.cover, self.other)
+    def steps(self) -> StepCosts:
+        return StepCosts(self.costs, self.labels, self.cover, self.other)
 
     def of_kind(self, kind: str) -> list[Rule]:
         return [rule for rule in self.rules if rule.kind == kind]

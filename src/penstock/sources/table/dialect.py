@@ -1,7 +1,7 @@
-"""What the databases say differently, and a connection to one of them.
+"""The dialect of another database: its address, its SQL, and a connection to it.
 
-Keys travel as the other database's own text and are compared by nobody else: neither clocks nor precision of ours matter.
-A `Query` is text with `:name` in it, made of quoted names only; the values are bound, each cast to the type of its column.
+Keys are passed as the other database's own text and compared only there: neither clocks nor precision of ours matter. A
+`TableQuery` is text with `:name` in it, made of quoted names only; the values are bound, each cast to the type of its column.
 """
 
 import re
@@ -9,18 +9,58 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
+from urllib.parse import parse_qsl, unquote
 
 from penstock.errors import BadSetting
 
 CONNECT = 10.0  # seconds
 CALL = 60.0  # seconds for one answer; a view without an index may need them
-PORTION = 8 * 2**20  # bytes of rows that are asked for at once
+PORTION = 8 * 2**20  # bytes of rows that are fetched at once
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DatabaseAddress:
+    """The parts of the address of a database whose driver does not parse URLs."""
+
+    user: str
+    password: str
+    host: str
+    port: int
+    database: str
+    options: dict[str, str]
+
+    @property
+    def where(self) -> str:
+        """Without user and password."""
+        return f"{self.host}:{self.port}/{self.database}"
+
+
+def parse_address(url: str, port: int) -> DatabaseAddress:
+    """Not by urlsplit: its errors quote the password."""
+    found = re.fullmatch(
+        r"\w+://(?:(?P<user>[^:@/]*)(?::(?P<password>[^@/]*))?@)?(?P<host>\[[^]]*\]|[^:/?#]*)(?::(?P<port>\d+))?"
+        r"/(?P<database>[^/?#]+)(?:\?(?P<options>[^#]*))?",
+        url,
+    )
+    if found is None:
+        raise BadSetting(
+            "The url of the table cannot be split: write mysql://user:password@host:3306/database. "
+            "In a password, write %2F for /, %3A for :, %40 for @, %3F for ? and %23 for #."
+        )
+    return DatabaseAddress(
+        user=unquote(found["user"] or ""),
+        password=unquote(found["password"] or ""),
+        host=(found["host"] or "localhost").strip("[]"),
+        port=int(found["port"] or port),
+        database=unquote(found["database"]),
+        options=dict(parse_qsl(found["options"] or "")),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
     """One by which rows are numbered or ordered."""
 
     name: str
@@ -29,12 +69,12 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class TableQuery:
     """A statement, the texts for its `:names`, and the columns that these are compared with."""
 
     text: str
     values: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    columns: Mapping[str, Column] = field(default_factory=dict)
+    columns: Mapping[str, KeyColumn] = field(default_factory=dict)
 
 
 class Connection(Protocol):
@@ -43,16 +83,16 @@ class Connection(Protocol):
     @property
     def is_open(self) -> bool: ...
 
-    async def describe(self, query: str) -> list[Column]:
+    async def describe(self, query: str) -> list[KeyColumn]:
         """The columns of a query that returns no rows."""
 
-    async def fetch(self, query: Query) -> list[Sequence[Any]]:
+    async def fetch(self, query: TableQuery) -> list[Sequence[Any]]:
         """All rows at once; for keys alone."""
 
-    def stream(self, query: Query) -> AsyncGenerator[Row, None]:
+    def stream(self, query: TableQuery) -> AsyncGenerator[Row, None]:
         """Whole rows, no more of them in memory than `PORTION` or one; columns of JSON are parsed."""
 
-    async def run(self, queries: Sequence[Query]) -> None:
+    async def run(self, queries: Sequence[TableQuery]) -> None:
         """Write, in one transaction."""
 
     def drop(self) -> None:
@@ -73,7 +113,7 @@ class Dialect(Protocol):
     def text_of(self, quoted: str) -> str:
         """The column as text that the database reads back as the same value."""
 
-    def earlier(self, place: str, column: Column, by: int | timedelta) -> str:
+    def earlier(self, place: str, column: KeyColumn, by: int | timedelta) -> str:
         """A value that is smaller by a number or a time."""
 
     def first(self, count: int) -> str:
@@ -85,12 +125,12 @@ class Dialect(Protocol):
         """A sentence for what went wrong, with what to do."""
 
 
-def expand(query: Query, place: Any) -> tuple[str, list[str | None], list[Column | None]]:
+def expand(query: TableQuery, place: Any) -> tuple[str, list[str | None], list[KeyColumn | None]]:
     """The text with the database's own marks, and the values in their order; `place(number, column)` writes a mark."""
     texts: list[str | None] = []
-    columns: list[Column | None] = []
+    columns: list[KeyColumn | None] = []
 
-    def mark(text: str | None, column: Column | None) -> str:
+    def mark(text: str | None, column: KeyColumn | None) -> str:
         texts.append(text)
         columns.append(column)
         return str(place(len(texts), column))

@@ -9,8 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.errors import BadSetting
-from penstock.sources.table.address import parse_address
-from penstock.sources.table.dialect import CALL, CONNECT, Column, Query, Row, expand, quoted
+from penstock.sources.table.dialect import CALL, CONNECT, KeyColumn, Row, TableQuery, expand, parse_address, quoted
 
 ROWS = 20  # taken from the stream at once
 DRIVER = "ODBC Driver 18 for SQL Server"
@@ -35,7 +34,7 @@ class MsSql:
     def text_of(self, quoted: str) -> str:
         return f"convert(nvarchar(450), {quoted}, 121)"  # 121: a time with all its digits
 
-    def earlier(self, place: str, column: Column, by: int | timedelta) -> str:
+    def earlier(self, place: str, column: KeyColumn, by: int | timedelta) -> str:
         if isinstance(by, timedelta):
             return f"dateadd(second, -{int(by.total_seconds())}, cast({place} as {column.type}))"
         return f"cast({place} as decimal(38)) - {by}"
@@ -89,21 +88,21 @@ class MsSqlConnection:
     def __init__(self, driver: Any) -> None:
         self._driver = driver
 
-    async def describe(self, query: str) -> list[Column]:
+    async def describe(self, query: str) -> list[KeyColumn]:
         ask = "select name, system_type_name from sys.dm_exec_describe_first_result_set(?, null, 0) order by column_ordinal"
         async with asyncio.timeout(CALL), self._driver.cursor() as cursor:
             await cursor.execute(query)  # for its errors
             await cursor.execute(ask, query)
-            return [Column(name, _kind(type_name), type_name) for name, type_name in await cursor.fetchall()]
+            return [KeyColumn(name, _kind(type_name), type_name) for name, type_name in await cursor.fetchall()]
 
-    async def fetch(self, query: Query) -> list[Sequence[Any]]:
+    async def fetch(self, query: TableQuery) -> list[Sequence[Any]]:
         text, values, _ = expand(query, _place)
         async with asyncio.timeout(CALL), self._driver.cursor() as cursor:
             await cursor.execute(text, *values)
             rows: list[Sequence[Any]] = await cursor.fetchall()
             return rows
 
-    async def stream(self, query: Query) -> AsyncGenerator[Row, None]:
+    async def stream(self, query: TableQuery) -> AsyncGenerator[Row, None]:
         text, values, _ = expand(query, _place)
         async with self._driver.cursor() as cursor:
             async with asyncio.timeout(CALL):
@@ -117,7 +116,7 @@ class MsSqlConnection:
                 for row in rows:
                     yield dict(zip(names, row, strict=True))
 
-    async def run(self, queries: Sequence[Query]) -> None:
+    async def run(self, queries: Sequence[TableQuery]) -> None:
         async with asyncio.timeout(CALL), self._driver.cursor() as cursor:
             await cursor.execute("set xact_abort on; begin transaction")
             for query in queries:
@@ -139,7 +138,7 @@ class MsSqlConnection:
             await self._driver.close()
 
 
-def _place(_number: int, column: Column | None) -> str:
+def _place(_number: int, column: KeyColumn | None) -> str:
     return f"cast(? as {column.type})" if column else "?"
 
 

@@ -7,9 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.errors import BadSetting
-from penstock.sources.table.address import parse_address
-from penstock.sources.table.dialect import CALL, CONNECT, Column, Query, Row, expand, quoted
-from penstock.sources.table.row import parse_json
+from penstock.sources.table.dialect import CALL, CONNECT, KeyColumn, Row, TableQuery, expand, parse_address, quoted
+from penstock.sources.table.queries import parse_json
 
 ROWS = 20  # taken from the stream at once
 NUMBERS = {0, 1, 2, 3, 8, 9, 246}  # DECIMAL, TINY, SHORT, LONG, LONGLONG, INT24, NEWDECIMAL
@@ -34,7 +33,7 @@ class MySql:
     def text_of(self, quoted: str) -> str:
         return f"cast({quoted} as char)"
 
-    def earlier(self, place: str, column: Column, by: int | timedelta) -> str:
+    def earlier(self, place: str, column: KeyColumn, by: int | timedelta) -> str:
         if isinstance(by, timedelta):
             return f"cast({place} as datetime(6)) - interval {by.total_seconds():f} second"
         return f"cast({place} as decimal(65)) - {by}"  # below zero an unsigned number is an error
@@ -108,18 +107,18 @@ class MySqlConnection:
         self._driver = driver
         self._is_dropped = False
 
-    async def describe(self, query: str) -> list[Column]:
+    async def describe(self, query: str) -> list[KeyColumn]:
         async with asyncio.timeout(CALL), self._driver.cursor() as cursor:
             await cursor.execute(query)
-            return [Column(name, _kind(code)) for name, code, *_ in cursor.description]
+            return [KeyColumn(name, _kind(code)) for name, code, *_ in cursor.description]
 
-    async def fetch(self, query: Query) -> list[Sequence[Any]]:
+    async def fetch(self, query: TableQuery) -> list[Sequence[Any]]:
         async with asyncio.timeout(CALL), self._driver.cursor() as cursor:
             await cursor.execute(*_bind(query))
             rows: list[Sequence[Any]] = await cursor.fetchall()
             return rows
 
-    async def stream(self, query: Query) -> AsyncGenerator[Row, None]:
+    async def stream(self, query: TableQuery) -> AsyncGenerator[Row, None]:
         from asyncmy.cursors import SSCursor
 
         cursor = self._driver.cursor(cursor=SSCursor)
@@ -143,7 +142,7 @@ class MySqlConnection:
             else:
                 self.drop()  # nothing stops the server from sending the rest
 
-    async def run(self, queries: Sequence[Query]) -> None:
+    async def run(self, queries: Sequence[TableQuery]) -> None:
         async with asyncio.timeout(CALL), self._driver.cursor() as cursor:
             await self._driver.begin()
             for query in queries:
@@ -163,7 +162,7 @@ class MySqlConnection:
             await self._driver.ensure_closed()
 
 
-def _bind(query: Query) -> tuple[str, list[Any]]:
+def _bind(query: TableQuery) -> tuple[str, list[Any]]:
     text, values, columns = expand(query, lambda _number, _column: "%s")
     pairs = zip(values, columns, strict=True)
     # A number beside a text would be compared as floats, in which large ones are the same.

@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl
 
 import asyncpg
 
-from penstock.sources.table.dialect import CALL, CONNECT, PORTION, Column, Query, Row, expand, quoted, weigh
-from penstock.sources.table.row import parse_json
+from penstock.sources.table.dialect import CALL, CONNECT, PORTION, KeyColumn, Row, TableQuery, expand, quoted, weigh
+from penstock.sources.table.queries import parse_json
 
 NUMBERS = {"int2", "int4", "int8", "numeric"}
 TIMES = {"timestamptz", "timestamp", "date"}
@@ -35,7 +35,7 @@ class Postgres:
     def text_of(self, quoted: str) -> str:
         return f"cast({quoted} as text)"
 
-    def earlier(self, place: str, column: Column, by: int | timedelta) -> str:
+    def earlier(self, place: str, column: KeyColumn, by: int | timedelta) -> str:
         if isinstance(by, timedelta):
             return f"{place} - interval '{by.total_seconds():f} seconds'"
         # Of a type that an index on the column is compared with; int8, so that little is left below a small number, too.
@@ -103,19 +103,19 @@ class PostgresConnection:
     def __init__(self, driver: Any) -> None:
         self._driver = driver
 
-    async def describe(self, query: str) -> list[Column]:
+    async def describe(self, query: str) -> list[KeyColumn]:
         prepared = await self._driver.prepare(query)
         return [
-            Column(each.name, _kind(each.type.name), f'"{each.type.schema}"."{each.type.name}"')
+            KeyColumn(each.name, _kind(each.type.name), f'"{each.type.schema}"."{each.type.name}"')
             for each in prepared.get_attributes()
         ]
 
-    async def fetch(self, query: Query) -> list[Sequence[Any]]:
+    async def fetch(self, query: TableQuery) -> list[Sequence[Any]]:
         text, values, _ = expand(query, _place)
         rows: list[Sequence[Any]] = await self._driver.fetch(text, *values)
         return rows
 
-    async def stream(self, query: Query) -> AsyncGenerator[Row, None]:
+    async def stream(self, query: TableQuery) -> AsyncGenerator[Row, None]:
         text, values, _ = expand(query, _place)
         transaction = self._driver.transaction(readonly=True)
         await transaction.start()
@@ -134,7 +134,7 @@ class PostgresConnection:
             raise
         await transaction.commit()  # after an error the connection is dropped, and the first error counts
 
-    async def run(self, queries: Sequence[Query]) -> None:
+    async def run(self, queries: Sequence[TableQuery]) -> None:
         transaction = self._driver.transaction()
         await transaction.start()
         for query in queries:
@@ -156,7 +156,7 @@ class PostgresConnection:
             await self._driver.close()
 
 
-def _place(number: int, column: Column | None) -> str:
+def _place(number: int, column: KeyColumn | None) -> str:
     mark = f"cast(${number} as text)"
     return f"cast({mark} as {column.type})" if column else mark
 

@@ -1,39 +1,22 @@
-"""The dashboard: pages for people, made on the server, over the same product as the API.
+"""The dashboard: pages for people, rendered on the server, over the same product as the API.
 
 Each noun has a module with its routes, and a template. A page needs no script to be read or to act: its forms are plain, and
 answered by a redirect. With scripts it follows what happens, and takes files that are dropped on it (static/live.js).
 """
 
-from penstock.web.pages import (
-    assets,
-    document,
-    documents,
-    fleet,
-    inbox,
-    jobs,
-    overview,
-    packets,
-    schedules,
-    search,
-    signing,
-)
-from penstock.web.pages.readable import Readable
+from penstock.web.pages import anonymous, document, documents, operations, overview, packets, render, search
+from penstock.web.pages.anonymous import ErrorPages as ErrorPages
 
-ROUTERS = tuple(
-    part.routes
-    for part in (
-        assets,
-        signing,
-        overview,
-        documents,
-        document,
-        search,
-        packets,
-        jobs,
-        inbox,
-        schedules,
-        fleet,
-    )
+ROUTERS = (
+    render.asset_routes,
+    anonymous.routes,
+    overview.routes,
+    documents.routes,
+    document.routes,
+    search.routes,
+    packets.routes,
+    operations.job_routes,
+    operations.inbox_routes,
+    operations.schedule_routes,
+    operations.fleet_routes,
 )
-
-__all__ = ["ROUTERS", "Readable"]

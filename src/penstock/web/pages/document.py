@@ -1,4 +1,4 @@
-"""`/documents/{id}`: why a document is where it is, what happened to it, its text beside its pages, what can be done."""
+"""`/documents/{id}`: one document: its explanation, its timeline, its text next to its pages, and its actions."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Form, Query, Request, Response
 
 from penstock import documents
-from penstock.documents import Document, Event, Upload
-from penstock.documents.packets import show_packets
-from penstock.engine.queue import sql as queue_sql
+from penstock.documents import Document, Event, Upload, show_packets
+from penstock.engine import find_job
 from penstock.errors import BadRequest
-from penstock.web.bodies import check_head, pieces
-from penstock.web.caller import Caller, Reads, Writes
-from penstock.web.forms import Form as Files
-from penstock.web.pages.look import back, show
-from penstock.web.parameters import DocumentId
+from penstock.web.dependencies import Caller, DocumentId, Reads, Writes
+from penstock.web.middleware.request_body import Form as Files
+from penstock.web.middleware.request_body import check_head, pieces
+from penstock.web.pages.render import back, show
 
 routes = APIRouter(prefix="/documents", include_in_schema=False)
 
@@ -26,7 +24,7 @@ View = Literal["pages", "chunks", "history", "versions", "facts"]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimelineItem:
     """Something on the timeline."""
 
     at: datetime
@@ -52,7 +50,7 @@ async def show_document(
     document = await documents.show_document(app, id, tenant=tenant)
     why = await documents.explain_document(app, id, tenant=tenant)
     job = await _job(caller, document)
-    events = await documents.history(app, id, most=200, tenant=tenant)
+    events = await documents.list_events(app, id, most=200, tenant=tenant)
     packets = await app.database.pool.repeat(lambda session: show_packets(session, [id], tenant=tenant))
     members = await documents.list_documents(app, parent=id, most=100, tenant=tenant)
     live = document.live_id is not None
@@ -100,15 +98,11 @@ async def _job(caller: Caller, document: Document) -> dict[str, Any] | None:
     number = document.job
     if number is None:
         return None
-    row = await caller.app.database.pool.repeat(lambda session: queue_sql.find_job.first(session, id=number))
-    if row is None:
-        return None
-    texts = ("args", "result", "progress", "error", "attempts")
-    return {**row, **{name: json.loads(row[name]) if row[name] else None for name in texts}}
+    return await caller.app.database.pool.repeat(lambda session: find_job(session, number))
 
 
 def _trace(caller: Caller, job: Mapping[str, Any] | None) -> str:
-    """Where in the code it failed: for who runs that."""
+    """The traceback of the last failure, for operators."""
     return str((job["error"] or {}).get("traceback", "")) if job and caller.runs_fleet and job["error"] else ""
 
 
@@ -117,7 +111,7 @@ def _evidence(caller: Caller, evidence: Mapping[str, Any]) -> str:
     return json.dumps(shown, indent=2, ensure_ascii=False, default=str)
 
 
-def tell_story(events: Sequence[Event], job: Mapping[str, Any] | None, *, names_workers: bool) -> list[Moment]:
+def tell_story(events: Sequence[Event], job: Mapping[str, Any] | None, *, names_workers: bool) -> list[TimelineItem]:
     """What happened and which tries there were, the newest first."""
     moments = [_tell_event(each) for each in events]
     for each in (job or {}).get("attempts") or []:
@@ -128,17 +122,17 @@ def tell_story(events: Sequence[Event], job: Mapping[str, Any] | None, *, names_
             "good" if each["outcome"] == "done" else "bad" if each["outcome"] in {"failed", "dead", "lost"} else "mild"
         )
         said = f"Attempt {each['number']}{by}: {each['outcome']}"
-        moments.append(Moment(ended, said, tone, each["error"] or "", each["seconds"]))
+        moments.append(TimelineItem(ended, said, tone, each["error"] or "", each["seconds"]))
     if job is not None and job["state"] == "running" and job["claimed_at"] is not None:
         by = f" by worker {job['worker_id']}" if names_workers else ""
-        moments.append(Moment(job["claimed_at"], f"Attempt {job['attempt']}{by}: under way", "busy"))
+        moments.append(TimelineItem(job["claimed_at"], f"Attempt {job['attempt']}{by}: under way", "busy"))
     return sorted(moments, key=lambda each: each.at, reverse=True)
 
 
-def _tell_event(event: Event) -> Moment:
+def _tell_event(event: Event) -> TimelineItem:
     tones = {"ready": "good", "failed": "bad", "cancelled": "bad", "discarded": "bad"}
     details = {key: value for key, value in event.details.items() if key not in {"message", "class", "type", "code"}}
-    return Moment(
+    return TimelineItem(
         event.at,
         event.event.capitalize(),
         tones.get(event.event, ""),
@@ -148,7 +142,7 @@ def _tell_event(event: Event) -> Moment:
     )
 
 
-# -- what can be done -----------------------------------------------------------------------------------------------
+# -- actions -------------------------------------------------------------------------------------------------------
 
 
 @routes.post("/{id}/replace", response_class=Response)
@@ -163,7 +157,7 @@ async def replace_document(caller: Writes, request: Request, id: DocumentId) -> 
                 document.collection, document.name, form.content(), uploaded_by=caller.uploader(""), replace=True
             )
             await caller.product.intake.accept(upload, tenant=caller.tenant)
-            caller.product.announcer.tell()
+            caller.product.notifier.notify()
             return back(f"/documents/{id}", "uploaded")
     raise BadRequest("There is no file in the form: choose one, and send it again.")
 
@@ -190,6 +184,6 @@ async def change_document(
             "restore": documents.restore_document,
         }[action]
         await change(app, id, tenant=tenant)
-    caller.product.announcer.tell()
+    caller.product.notifier.notify()
     did = {"retry": "retried", "cancel": "cancelled", "delete": "deleted", "restore": "restored"}[action]
     return back(f"/documents/{id}", did)

@@ -1,21 +1,19 @@
-"""`/documents`: the newest first, by filters; files come in, and several at once are tried again or deleted."""
+"""`/documents`: the list with its filters, uploads, and actions on several documents."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
 from penstock import documents
-from penstock.documents import Browse, Upload, browse
-from penstock.documents.catalog import LARGEST, STATES
+from penstock.documents import LARGEST, STATES, DocumentFilter, Upload, browse
 from penstock.errors import BadRequest, BadValue, NotFound, Refused
-from penstock.web.bodies import check_head, pieces
-from penstock.web.caller import Reads, Writes
-from penstock.web.forms import Form as Files
-from penstock.web.pages.look import back, query, show
-from penstock.web.pages.viewing import choose, seen_by
-from penstock.web.parameters import Storable
+from penstock.text import storable
+from penstock.web.dependencies import Caller, Reads, Storable, Writes
+from penstock.web.middleware.request_body import Form as Files
+from penstock.web.middleware.request_body import check_head, pieces
+from penstock.web.pages.render import back, choose, query, seen_by, show
 
 routes = APIRouter(include_in_schema=False)
 
@@ -59,10 +57,10 @@ async def list_documents(  # noqa: PLR0913  a parameter of the request is an arg
         "since": since,
         "until": until,
     }
-    wanted = Browse(
+    wanted = DocumentFilter(
         collections=[chosen.id] if chosen else await seen_by(caller),
         status=status or None,
-        name=name.strip().replace("\0", "") or None,
+        name=storable(name.strip(), "") or None,
         media_type=media_type or None,
         since=parse_day(since),
         until=parse_day(until, timedelta(days=1)),
@@ -99,7 +97,7 @@ async def create_collection(caller: Writes, name: Annotated[Storable, Form()] = 
     """Make a collection."""
     caller.needs_all_collections("make another one")
     made = await documents.create_collection(caller.app, name, tenant=caller.tenant)
-    caller.product.announcer.tell()
+    caller.product.notifier.notify()
     return back(f"/documents{query(collection=made.name)}", "created")
 
 
@@ -122,7 +120,7 @@ async def upload_documents(caller: Writes, request: Request) -> Response:
             taken += 1
     if chosen is None or not taken:
         raise BadRequest("There is no file in the form: choose one, and send it again.")
-    caller.product.announcer.tell()
+    caller.product.notifier.notify()
     return back(f"/documents{query(collection=chosen.name)}", "uploaded")
 
 
@@ -160,11 +158,11 @@ async def change_documents(
     changed = 0
     for each in found:
         changed += await _change(caller, each.id, action)
-    caller.product.announcer.tell()
+    caller.product.notifier.notify()
     return back(address, f"bulk-{'retried' if action == 'retry' else 'deleted'}" if changed else "nothing")
 
 
-async def _change(caller: Any, number: int, action: str) -> int:
+async def _change(caller: Caller, number: int, action: str) -> int:
     """One of them; what has become impossible meanwhile is left as it is."""
     try:
         if action == "retry":

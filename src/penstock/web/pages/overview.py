@@ -1,76 +1,88 @@
-"""`/`: is it working? What is wrong in sentences, what was done in the last hour and day, what waits, and who works.
+"""`/`: problems in sentences, the documents of the last hour and day, what waits, and the workers.
 
-What all viewers of a tenant see alike is read once a second, and does not grow with the number of documents. Counts and what
-the doctor says are from the last look, which begins the next one: nobody waits for them.
+What all viewers of a tenant see alike is read once a second, and its cost does not grow with the number of documents. Counts
+and the findings of doctor may be older: a viewer gets the last ones, and starts the next reading.
 """
 
-import json
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Generic, TypeVar
 
-from asyncpg import Record
 from fastapi import APIRouter, Request, Response
 
-from penstock.database.tenancy import everybody
-from penstock.documents import STATES, Browse, Bucket, Document, browse, counts, read_minutes, waiting_now
-from penstock.documents.minutes import SHOWN_TO, Waiting
-from penstock.engine.fleet import sql as fleet_sql
-from penstock.engine.wording import counted
-from penstock.operations.doctor import examine_session
-from penstock.operations.finding import Finding
-from penstock.web.caller import Caller, Reads
+from penstock.database import all_tenants
+from penstock.documents import (
+    SHOWN_TO,
+    STATES,
+    Document,
+    DocumentFilter,
+    MinuteBucket,
+    Waiting,
+    browse,
+    count_documents,
+    read_minutes,
+    waiting_now,
+)
+from penstock.engine import WorkerState, list_workers
+from penstock.operations import Finding, examine_session
+from penstock.text import counted
+from penstock.web.dependencies import Caller, Reads
 from penstock.web.pages.charts import Column
-from penstock.web.pages.kept import Kept
-from penstock.web.pages.look import show
-from penstock.web.pages.viewing import seen_by
+from penstock.web.pages.render import seen_by, show
 
 routes = APIRouter(include_in_schema=False)
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 MINUTE, QUARTER = timedelta(minutes=1), timedelta(minutes=15)
-FAILURES = 8
+FAILURES = 8  # shown
+MOST = 200  # answers that a cache keeps
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
-    """What the viewers of a tenant see."""
+class TenantOverview:
+    """The part of a tenant."""
 
-    hour: list[Bucket]
+    hour: list[MinuteBucket]
     waiting: list[Waiting]
     failures: list[Document]
     collections: int
 
 
 @dataclass(frozen=True, slots=True)
-class FleetGlance:
-    """What is told only to who runs the fleet."""
+class FleetOverview:
+    """The part for operators."""
 
     findings: list[Finding]
-    workers: list[dict[str, Any]]
+    workers: list[WorkerState]
 
 
-class Glances:
-    """For all viewers of this process."""
+class OverviewCache:
+    """The answers that the viewers of this process share."""
 
     def __init__(self) -> None:
-        self.tenants: Kept[Glance] = Kept(1.0)
-        # Counting what is not ready takes the longer the more of it there is: nobody waits for it but the first.
-        self.statuses: Kept[dict[str, int]] = Kept(1.0, stale=600.0)
-        self.days: Kept[list[Bucket]] = Kept(10.0, stale=600.0)  # its columns are of fifteen minutes
-        self.fleet: Kept[FleetGlance] = Kept(2.0, stale=60.0)
+        self.tenants: SharedCache[TenantOverview] = SharedCache(1.0)
+        # The count of what is not ready takes longer the more of it there is: only the first viewer waits for it.
+        self.statuses: SharedCache[dict[str, int]] = SharedCache(1.0, stale=600.0)
+        self.days: SharedCache[list[MinuteBucket]] = SharedCache(10.0, stale=600.0)
+        self.fleet: SharedCache[FleetOverview] = SharedCache(2.0, stale=60.0)
 
 
 @routes.get("/", response_class=Response)
 async def show_overview(caller: Reads, request: Request) -> Response:
     """Is it working?"""
-    glances: Glances = request.app.state.glances
+    cache: OverviewCache = request.app.state.overview_cache
     viewer = (caller.principal.tenant, caller.principal.collections)
-    glance = await glances.tenants.get(viewer, partial(_look, caller))
-    statuses = await glances.statuses.get(viewer, partial(_count, caller))
-    day = await glances.days.get(viewer, partial(_look_back, caller))
-    fleet = await glances.fleet.get("fleet", partial(look_at_fleet, caller)) if caller.runs_fleet else None
+    glance = await cache.tenants.get(viewer, partial(_read_tenant, caller))
+    statuses = await cache.statuses.get(viewer, partial(_count, caller))
+    day = await cache.days.get(viewer, partial(_read_day, caller))
+    fleet = await cache.fleet.get("fleet", partial(read_fleet, caller)) if caller.runs_fleet else None
     return show(
         request,
         caller,
@@ -88,10 +100,10 @@ async def show_overview(caller: Reads, request: Request) -> Response:
     )
 
 
-async def _look(caller: Caller) -> Glance:
+async def _read_tenant(caller: Caller) -> TenantOverview:
     database, tenant, seen = caller.app.database, caller.tenant, await seen_by(caller)
-    failed = await browse(caller.app, Browse(collections=seen, status="failed"), most=FAILURES, tenant=tenant)
-    return Glance(
+    failed = await browse(caller.app, DocumentFilter(collections=seen, status="failed"), most=FAILURES, tenant=tenant)
+    return TenantOverview(
         await read_minutes(database, span=HOUR, step=MINUTE, tenant=tenant, collections=seen),
         await waiting_now(database, tenant=tenant, collections=seen),
         failed.documents,
@@ -101,32 +113,27 @@ async def _look(caller: Caller) -> Glance:
 
 async def _count(caller: Caller) -> dict[str, int]:
     if caller.principal.collections is None:
-        return await counts(caller.app, tenant=caller.tenant)
-    each = [await counts(caller.app, one.name, tenant=caller.tenant) for one in await caller.collections()]
+        return await count_documents(caller.app, tenant=caller.tenant)
+    each = [await count_documents(caller.app, one.name, tenant=caller.tenant) for one in await caller.collections()]
     return {state: sum(one[state] for one in each) for state in STATES}
 
 
-async def _look_back(caller: Caller) -> list[Bucket]:
+async def _read_day(caller: Caller) -> list[MinuteBucket]:
     seen = await seen_by(caller)
     return await read_minutes(caller.app.database, span=DAY, step=QUARTER, tenant=caller.tenant, collections=seen)
 
 
-async def look_at_fleet(caller: Caller) -> FleetGlance:
-    """What is wrong, and who works. Of all tenants: the work is everybody's."""
+async def read_fleet(caller: Caller) -> FleetOverview:
+    """Findings and workers, of all tenants."""
     app = caller.app
-    with everybody():
+    with all_tenants():
         async with app.database.pool.session() as session:
-            findings = await examine_session(session, app.settings, pooled=app.database.reached.address.pooled)
-            workers = await fleet_sql.workers(session, gone_within=timedelta(0))
-    return FleetGlance(findings, [describe_worker(each) for each in workers])
+            findings = await examine_session(session, app.settings, pooled=app.database.endpoint.address.pooled)
+            workers = await list_workers(session)
+    return FleetOverview(findings, workers)
 
 
-def describe_worker(row: Record) -> dict[str, Any]:
-    """A worker, for a page."""
-    return {**row, "load": json.loads(row["load"]), "silent": row["silent_for"] > row["lease"]}
-
-
-def _columns(buckets: list[Bucket], step: timedelta) -> list[Column]:
+def _columns(buckets: list[MinuteBucket], step: timedelta) -> list[Column]:
     return [
         Column(
             (("ready", each.ready), ("failed", each.failed)),
@@ -137,9 +144,53 @@ def _columns(buckets: list[Bucket], step: timedelta) -> list[Column]:
     ]
 
 
-def _ages(buckets: list[Bucket]) -> tuple[list[float], list[str]]:
+def _ages(buckets: list[MinuteBucket]) -> tuple[list[float], list[str]]:
     values = [each.oldest for each in buckets]
     words = [
         f"{each.at:%H:%M} UTC: the oldest waited {each.oldest:,.0f} s, {each.waiting:,} waited" for each in buckets
     ]
     return values, words
+
+
+# -- answers shared by viewers --------------------------------------------------------------------------------------
+
+
+class SharedCache(Generic[T]):
+    """Answers that many viewers ask for at the same time: read once, and shared.
+
+    An answer that is not fresh any more is read again; until it is stale, the old one is given meanwhile.
+    """
+
+    def __init__(self, fresh: float, stale: float = 0.0) -> None:
+        self._fresh = fresh
+        self._stale = max(fresh, stale)
+        self._known: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
+        self._making: dict[Hashable, asyncio.Task[T]] = {}
+
+    async def get(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        made_at, answer = self._known.get(key, (float("-inf"), None))
+        age = time.monotonic() - made_at
+        if age <= self._fresh and answer is not None:
+            return answer
+        task = self._making.get(key)
+        if task is None:
+            task = self._making[key] = asyncio.create_task(self._make(key, make), name="shared answer")
+            task.add_done_callback(lambda _: self._making.pop(key, None))
+            task.add_done_callback(_retrieve_error)  # the viewer that waits for it may leave
+        if age <= self._stale and answer is not None:
+            return answer
+        return await asyncio.shield(task)
+
+    async def _make(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        answer = await make()
+        self._known[key] = (time.monotonic(), answer)
+        self._known.move_to_end(key)
+        while len(self._known) > MOST:
+            self._known.popitem(last=False)
+        return answer
+
+
+def _retrieve_error(task: "asyncio.Task[T]") -> None:
+    """Mark the error as seen: the next viewer runs into it again."""
+    if not task.cancelled():
+        task.exception()

@@ -6,11 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from markupsafe import Markup
 
-from penstock.web import packets
-from penstock.web.caller import Reads
-from penstock.web.pages.look import show
-from penstock.web.pages.viewing import choose
-from penstock.web.parameters import PacketId
+from penstock.documents import ShownPart
+from penstock.web.api import packets
+from penstock.web.dependencies import PacketId, Reads
+from penstock.web.pages.render import choose, show
 
 routes = APIRouter(prefix="/packets", include_in_schema=False)
 
@@ -63,13 +62,13 @@ def label_of(label: str) -> str:
     return LABELS.get(label, f"Part {label}" if len(label) <= 2 else label)
 
 
-def tones_of(parts: Sequence[packets.PartShown]) -> Mapping[str, str]:
+def tones_of(parts: Sequence[ShownPart]) -> Mapping[str, str]:
     """A colour for each label, in the order in which they come."""
     labels = list(dict.fromkeys(part.label for part in parts if part.label != "other"))
     return {label: f"p{min(turn, TONES - 2)}" for turn, label in enumerate(labels)} | {"other": f"p{TONES - 1}"}
 
 
-def strip(packet: packets.PacketShown, *, links: bool = False) -> Markup:
+def strip(packet: packets.PacketDetails, *, links: bool = False) -> Markup:
     """The pages from left to right: a part is a stretch of one colour, a gap is a mark in it."""
     total = packet.pages or max((part.last_page for part in packet.parts), default=0)
     if not total:

@@ -7,10 +7,9 @@ from fastapi import APIRouter, Query, Request, Response
 from markupsafe import Markup, escape
 
 from penstock import search
-from penstock.web.caller import Reads
+from penstock.web.dependencies import Reads
 from penstock.web.pages.documents import TYPES, parse_day
-from penstock.web.pages.look import show
-from penstock.web.pages.viewing import choose
+from penstock.web.pages.render import choose, show
 
 routes = APIRouter(include_in_schema=False)
 

@@ -1,0 +1,251 @@
+"""Commands for operators: `penstock status`, `doctor`, `invariants`, `health`, `metrics` and `why`.
+
+`status` and `doctor` report problems first, `invariants` checks what must always be true, `health` is for probes that run a
+command, `metrics` lists metrics and prints the packaged files for Prometheus and Grafana, and `why` explains one document,
+job, message or source.
+"""
+
+import asyncio
+import http.client
+import json
+from contextlib import suppress
+from http import HTTPStatus
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.session import Json, ask, duration, print_json, print_table
+from penstock.engine import Penstock
+from penstock.engine.inspect import Explanation
+from penstock.errors import JobNotFound, NotFound
+from penstock.settings import LogSettings, load_settings
+from penstock.telemetry import MetricDescription, configure_logging, described
+from penstock.text import counted
+
+if TYPE_CHECKING:
+    from penstock.operations import AppliedFix, Finding
+
+metrics_app = typer.Typer(help="List the metrics; print the alert rules and the dashboard.", rich_markup_mode=None)
+
+PATIENCE = 3.0  # seconds for a process to answer
+
+
+def status(
+    collection: Annotated[str | None, typer.Option("--collection", "-c", help="Only what belongs to it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say first what is wrong, then how many documents, jobs and workers there are."""
+    from penstock.operations import read_status
+
+    async def look(penstock: Penstock) -> dict[str, Any]:
+        return await read_status(penstock, collection=collection, tenant=penstock.settings.tenant)
+
+    facts = ask(look)
+    if as_json:
+        print_json(facts)
+        return
+    for problem in facts["problems"]:
+        typer.secho("! ", fg="red", bold=True, nl=False)
+        typer.echo(problem)
+    if not facts["problems"]:
+        typer.secho("All is well.", fg="green")
+    typer.echo()
+    print_table(("documents", *facts["documents"]), [("", *map(_number, facts["documents"].values()))])
+    typer.echo()
+    jobs = facts["jobs"]
+    rows = [(what, *(_number(jobs[state][what]) for state in jobs)) for what in ("count", "leased", "attempted")]
+    print_table(("jobs", *jobs), rows)
+    if facts["workers"]:
+        typer.echo()
+        print_table(("worker", "status", "running", "documents"), map(_worker, facts["workers"]))
+
+
+def _number(count: int) -> str:
+    return f"{count:,}"
+
+
+def _worker(worker: dict[str, Any]) -> tuple[object, ...]:
+    busy = f"{worker['running']}/{worker['slots']}"
+    return worker["name"], worker["status"], busy, "yes" if worker["serves_documents"] else "no"
+
+
+def doctor(
+    old_after: Annotated[str, typer.Option(help="A ready job older than this is a finding.")] = "5m",
+    fixing: Annotated[
+        bool, typer.Option("--fix", help="Do what is safe: no job and no document is touched. Then look again.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Look for everything that is known to go wrong; exit code 1 if there is something."""
+    from penstock.operations import examine, fix
+
+    patience = duration("--old-after", old_after)
+    configure_logging(LogSettings(level="warning"))
+    settings = load_settings().settings
+
+    async def look() -> "tuple[list[Finding], list[AppliedFix]]":
+        findings = await examine(settings, old_after=patience)
+        fixed = await fix(settings, findings) if fixing else []
+        return (await examine(settings, old_after=patience) if fixed else findings), fixed
+
+    findings, fixed = asyncio.run(look())
+    wrong = [finding for finding in findings if not finding.note]
+    if as_json:
+        found = [vars(finding) | {"fixable": finding.fixable} for finding in findings]
+        done = {"fixed": [{"name": each.finding.name, "did": each.said} for each in fixed]} if fixing else {}
+        print_json({"healthy": not wrong, "findings": found, **done})
+    else:
+        _print_findings(findings, fixed)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _print_findings(findings: "list[Finding]", fixed: "list[AppliedFix]") -> None:
+    for each in fixed:
+        typer.echo(f"Fixed {each.finding.name}: {each.said}")
+    if not findings:
+        typer.echo("Nothing is wrong.")
+    for finding in findings:
+        typer.secho(finding.name, bold=True, nl=False)
+        typer.echo(f"  {finding.sentence}")
+        if finding.command:
+            by_itself = "  # or: penstock doctor --fix" if finding.fixable else ""
+            typer.echo(f"    {finding.command}{by_itself}")
+
+
+def why(
+    reference: Annotated[
+        str,
+        typer.Argument(
+            metavar="DOCUMENT|JOB|PACKET|CRAWL|MESSAGE|SOURCE",
+            help="Its number; or the name of a document, collection/name, source/message, or the name of a source.",
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Say why a document, packet, job or message is where it is, or why nothing comes from a source."""
+    explanation = ask(lambda penstock: _explain(penstock, reference))
+    if as_json:
+        print_json(explanation.answer())
+    if explanation.state == "not found":
+        raise JobNotFound(explanation.sentence)
+    if not as_json:
+        typer.echo(explanation.sentence)
+        for line in explanation.evidence_lines:
+            typer.echo(f"  {line}")
+
+
+async def _explain(penstock: Penstock, reference: str) -> Explanation:
+    """Crawls have numbers of the same sequence as all others, and no names."""
+    from penstock.documents import explain_anything
+    from penstock.knowledge.crawl import explain_crawl
+
+    tenant = penstock.settings.tenant
+    if reference.isascii() and reference.isdecimal():
+        with suppress(NotFound):
+            return await explain_crawl(penstock, int(reference), tenant=tenant)
+    return await explain_anything(penstock, reference, tenant=tenant)
+
+
+def invariants(as_json: Json = False) -> None:
+    """Look at all invariants, completely; exit code 1 if one is violated. A worker looks at some pages every ten minutes."""
+    from penstock.operations import verify
+
+    verdicts = ask(lambda penstock: verify(penstock.database))
+    broken = [verdict for verdict in verdicts if verdict.violations]
+    if as_json:
+        print_json({"hold": not broken, "invariants": [verdict.as_json() for verdict in verdicts]})
+    else:
+        rows = (
+            (each.invariant.number, each.invariant.rule, each.subjects or "", each.violations, f"{each.seconds:.2f} s")
+            for each in verdicts
+        )
+        print_table(("number", "what must be true", "looked at", "violations", "took"), rows)
+        for verdict in broken:
+            typer.echo(f"\n{verdict.invariant.number}  {verdict.invariant.rule}")
+            for said in verdict.shown:
+                typer.echo(f"  {said}")
+            if verdict.violations > len(verdict.shown):
+                typer.echo(f"  and {verdict.violations - len(verdict.shown):,} more")
+        if not broken:
+            typer.echo(f"All {counted(len(verdicts), 'invariant')} hold.")
+    if broken:
+        raise typer.Exit(1)
+
+
+def health(
+    port: Annotated[list[int] | None, typer.Option(help="Where; may be repeated: one that answers is enough.")] = None,
+    ready: Annotated[bool, typer.Option("--ready", help="Ask whether it can do its work, too.")] = False,
+) -> None:
+    """Say whether the API or a worker of this machine is alive; exit code 1 if not."""
+    said = []
+    for number in port or [load_settings().settings.api.port]:
+        alive, answer = _probe(number, "ready" if ready else "live")
+        said.append(f"port {number}: {answer}")
+        if alive:
+            typer.echo(said[-1])
+            return
+    typer.echo("\n".join(said), err=True)
+    raise typer.Exit(1)
+
+
+def _probe(port: int, what: str) -> tuple[bool, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        connection.request("GET", f"/health/{what}")
+        answer = connection.getresponse()
+        found = json.load(answer)
+        return answer.status == HTTPStatus.OK, "; ".join(found.get("problems", [])) or found["status"]
+    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+        return False, f"no answer ({error})"
+    finally:
+        connection.close()
+
+
+# -- metrics --------------------------------------------------------------------------------------------------------
+
+
+def list_metrics() -> list[MetricDescription]:
+    """Every metric, by name. The imports declare them; from these modules everything that has a metric is imported."""
+    import penstock.sources
+    import penstock.web  # noqa: F401
+
+    return sorted(described.values(), key=lambda metric: metric.name)
+
+
+@metrics_app.command("list")
+def list_all(as_json: Json = False) -> None:
+    """List every metric that the API and the workers have."""
+    found = list_metrics()
+    if as_json:
+        print_json([_as_json(metric) for metric in found])
+    else:
+        cells = ((each.name, each.type, "fleet" if each.fleet else "process", ", ".join(each.labels)) for each in found)
+        print_table(("metric", "type", "of", "labels"), cells)
+
+
+def _as_json(metric: MetricDescription) -> dict[str, Any]:
+    return {
+        "name": metric.name,
+        "type": metric.type,
+        "words": metric.help,
+        "labels": metric.labels,
+        "fleet": metric.fleet,
+    }
+
+
+@metrics_app.command("alerts")
+def alerts() -> None:
+    """Print the rules for Prometheus: deploy/prometheus/penstock.rules.yml."""
+    _print_file("penstock.rules.yml")
+
+
+@metrics_app.command("dashboard")
+def dashboard() -> None:
+    """Print the dashboard for Grafana: deploy/grafana/penstock.json."""
+    _print_file("penstock-dashboard.json")
+
+
+def _print_file(name: str) -> None:
+    typer.echo((files("penstock.operations") / "files" / name).read_text(encoding="utf-8"), nl=False)

@@ -1,0 +1,266 @@
+"""Results of `client.jobs`, `client.fleet`, `client.inbox`, `client.keys` and of the client itself; see models.py."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from penstock.client.models import Json, Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent(Result):
+    """A message of a webhook that is kept."""
+
+    message: int
+    created: bool = False
+    status: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status(Result):
+    """Counts, workers, and what is wrong."""
+
+    documents: Json = field(default_factory=dict)
+    jobs: Json = field(default_factory=dict)
+    workers: list[Json] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health(Result):
+    """Whether the server can work, and if not, why."""
+
+    status: str
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key(Result):
+    """An API key; `key` is the secret itself, told once, when it is made."""
+
+    id: int
+    name: str = ""
+    prefix: str = ""
+    scopes: list[str] = field(default_factory=list)
+    collections: list[str] | None = None
+    created_at: datetime | None = None
+    created_by: str = ""
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    used_at: datetime | None = None
+    usable: bool = True
+    key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changed(Result):
+    """Documents or collections have changed: look again."""
+
+    event: str = "changed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Result):
+    """A job; arguments, attempts and `why` only where one is shown by itself."""
+
+    id: int
+    queue: str = ""
+    kind: str = ""
+    share: str = ""
+    state: str = ""
+    priority: int = 0
+    attempt: int = 0
+    failures: int = 0
+    worker_id: int | None = None
+    run_at: datetime | None = None
+    claimed_at: datetime | None = None
+    enqueued_at: datetime | None = None
+    finished_at: datetime | None = None
+    unique_key: str | None = None
+    args: Any = None
+    result: Any = None
+    progress: Any = None
+    error: Any = None
+    attempts: list[Json] = field(default_factory=list)
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lane(Result):
+    """Ready jobs of one queue, kind and share."""
+
+    queue: str
+    kind: str = ""
+    share: str = ""
+    depth: int = 0
+    oldest_id: int | None = None
+    oldest_seconds: float = 0.0
+    paused: bool = False
+    open: bool = False
+    shut: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause(Result):
+    """Why jobs have died; the class of the error is in `extra`, for its name is a word of Python."""
+
+    fingerprint: str
+    count: int = 0
+    kind: str = ""
+    message: str | None = None
+    code: str | None = None
+    first_id: int | None = None
+    last_id: int | None = None
+    unwanted: bool = False
+    redrive: int | None = None
+    redrive_progress: Json | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadJob(Result):
+    """A dead letter."""
+
+    id: int
+    kind: str = ""
+    share: str = ""
+    fingerprint: str = ""
+    error: Json = field(default_factory=dict)
+    attempt: int = 0
+    failures: int = 0
+    enqueued_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Redriving(Result):
+    """The job that gives dead ones another chance, None if none matches; `jobs.show` tells how far it is, and its result."""
+
+    job: int | None = None
+    jobs: int = 0
+    created: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pause(Result):
+    """A queue, kind or share of which nothing new is claimed."""
+
+    what: str
+    name: str
+    reason: str = ""
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker(Result):
+    """A worker process."""
+
+    id: int
+    name: str = ""
+    host: str = ""
+    pid: int = 0
+    version: str = ""
+    status: str = ""
+    queues: list[str] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    slots: int = 0
+    running: int = 0
+    started_at: datetime | None = None
+    beat_at: datetime | None = None
+    lease_seconds: float = 0.0
+    load: Json = field(default_factory=dict)
+    gone_at: datetime | None = None
+    gone_why: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitState(Result):
+    """A limit, who uses it, and its breaker: closed, open or probing."""
+
+    name: str
+    permits: int = 0
+    used: int = 0
+    granted: int = 0
+    waiting: int = 0
+    level: float = 0.0
+    failures: int = 0
+    trips: int = 0
+    breaker: str = ""
+    opened_at: datetime | None = None
+    rests_till: datetime | None = None
+    reason: str | None = None
+    kinds: list[str] = field(default_factory=list)
+    workers: list[Json] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule(Result):
+    """What runs by which rule."""
+
+    name: str
+    share: str = ""
+    rule: str = ""
+    timezone: str = ""
+    queue: str = ""
+    kind: str = ""
+    missed: str = ""
+    overlap: str = ""
+    origin: str = ""
+    state: str = ""
+    declared_at: datetime | None = None
+    next_at: datetime | None = None
+    last_at: datetime | None = None
+    last_job: int | None = None
+    fired: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Result):
+    """A job of a schedule, outside of its rule."""
+
+    job: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(Result):
+    """A source, and how far it was read."""
+
+    name: str
+    configured: bool = False
+    type: str | None = None
+    makes: str | None = None
+    collection: str | None = None
+    position: Any = None
+    received: int = 0
+    repeats: int = 0
+    conflicts: int = 0
+    waiting: int = 0
+    failed: int = 0
+    polled_at: datetime | None = None
+    swept_at: datetime | None = None
+    error: str | None = None
+    error_since: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class InboxMessage(Result):
+    """A message, and what became of it."""
+
+    id: int
+    source: str = ""
+    message_id: str = ""
+    number: int = 1
+    state: str = ""
+    job_id: int | None = None
+    document_id: int | None = None
+    error: Json | None = None
+    repeats: int = 0
+    conflicts: int = 0
+    received_at: datetime | None = None
+    changed_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedJobs(Result):
+    """The numbers of jobs that were changed."""
+
+    jobs: list[int]

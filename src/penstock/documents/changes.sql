@@ -1,5 +1,0 @@
--- name: tell
-select pg_notify(:channel, '')
-
--- name: last_event
-select coalesce(max(id), 0) from penstock.events

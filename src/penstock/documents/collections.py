@@ -1,0 +1,237 @@
+"""Collections: a knowledge base, an engagement, a workspace. Each has a name, settings, and a fairness key of its own.
+
+A change of the settings holds for documents that are prepared from then on. The search language cannot be changed while there
+are documents, which were indexed with it. Another embedding model or index is built next to the present one, and replaces it
+when it is complete (migration.py).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from asyncpg import Record
+from pydantic import Field, ValidationError, with_config
+
+from penstock.database import Session, statements
+from penstock.documents.deletion.delete import delete_page
+from penstock.documents.migration import check_index, choose_index, choose_model, lock_models
+from penstock.documents.names import check_collection_name, no_such_collection
+from penstock.engine import Penstock
+from penstock.errors import BadSetting, BadValue, DatabaseUnsuitable, NameTaken, NotFound, WrongState
+from penstock.models import open_model
+from penstock.settings import CollectionSettings
+
+sql = statements(__file__)
+
+DEFAULT = "default"  # the collection of documents that name none
+
+
+@with_config(json_schema_serialization_defaults_required=True)
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A collection."""
+
+    id: int
+    tenant: Annotated[str, Field(exclude=True)]
+    name: str
+    model: str
+    chunk_size: int
+    chunk_overlap: int
+    ocr_language: str
+    search_language: str
+    created_at: datetime
+    documents: Annotated[int, Field(description="Documents that search sees.")] = 0
+    chunks: Annotated[int, Field(description="Chunks that search sees.")] = 0
+    next_model: Annotated[
+        str | None, Field(description="The model that it is becoming, beside the other; null when it is not.")
+    ] = None
+    next_job: Annotated[int | None, Field(exclude=True)] = None  # makes the vectors of the next model
+    reembedded: Annotated[int | None, Field(description="Chunks that have vectors of the next model.")] = None
+    to_reembed: Annotated[int | None, Field(description="Chunks in all, while there is a next model.")] = None
+    index: Annotated[str, Field(description="Where its vectors are searched: postgres or qdrant.")] = "postgres"
+    has_points: Annotated[bool, Field(exclude=True)] = False  # there may be some of it in Qdrant
+    next_index: Annotated[
+        str | None, Field(description="The index that is being built beside it; null when none is.")
+    ] = None
+    index_job: Annotated[int | None, Field(exclude=True)] = None  # builds the next index
+    reindexed: Annotated[int | None, Field(description="Chunks that are in the next index.")] = None
+    to_reindex: Annotated[int | None, Field(description="Chunks in all, while there is a next index.")] = None
+    is_stuck: Annotated[bool, Field(exclude=True)] = False  # the job is dead, or was cancelled
+    trouble: Annotated[str | None, Field(description="Why it does not become what it should, if it does not.")] = None
+
+    def answer(self) -> dict[str, Any]:
+        return asdict(self) | {"created_at": self.created_at.isoformat()}
+
+
+async def create_collection(app: Penstock, name: str, *, tenant: str = "default", **settings: Any) -> Collection:
+    """Make a collection; NameTaken if there is one of this name."""
+    name = check_collection_name(name)
+    chosen = _check_settings(app.settings.collections, settings)
+    await _check_model(app, chosen.model)
+    check_index(app, chosen.index)
+    row = await app.database.pool.repeat(
+        lambda session: sql.create_collection.first(session, tenant=tenant, name=name, **chosen.model_dump())
+    )
+    if row is not None:
+        return _read(row)
+    existing = await find_collection(app, name, tenant=tenant)
+    raise NameTaken(f"There is a collection {name} already: its number is {existing.id}.", existing=existing.id)
+
+
+async def ensure_collection(app: Penstock, name: str = DEFAULT, *, tenant: str = "default") -> Collection:
+    """The collection of this name, made if need be."""
+    try:
+        return await find_collection(app, name, tenant=tenant)
+    except NotFound:
+        try:
+            return await create_collection(app, name, tenant=tenant)
+        except NameTaken:  # made concurrently
+            return await find_collection(app, name, tenant=tenant)
+
+
+async def find_collection(app: Penstock, name: str, *, tenant: str = "default") -> Collection:
+    name = check_collection_name(name)
+    row = await app.database.pool.repeat(lambda session: sql.find_collection.first(session, tenant=tenant, name=name))
+    if row is None:
+        raise no_such_collection(name)
+    return _read(row)
+
+
+async def find_collection_by_id(session: Session, collection: int) -> Collection | None:
+    """Also one that is deleted: something of it may be left."""
+    row = await sql.find_collection_by_id.first(session, collection=collection)
+    return None if row is None else _read(row)
+
+
+async def list_collections(
+    app: Penstock, *, after: str = "", most: int = 100, tenant: str = "default"
+) -> list[Collection]:
+    """By name; `after` is the last one that the caller has seen."""
+    rows = await app.database.pool.repeat(
+        lambda session: sql.list_collections(session, tenant=tenant, after=after, most=most)
+    )
+    return [_read(row) for row in rows]
+
+
+async def change_collection(
+    app: Penstock, name: str, *, new_name: str | None = None, tenant: str = "default", **settings: Any
+) -> Collection:
+    """Rename it, or change its settings for what is prepared from now on.
+
+    Another model, or another index, for a collection with documents is built by a job, and counts when it is complete; the
+    present one again is the end of that.
+    """
+    wanted = {key: value for key, value in settings.items() if value is not None}
+    found = await find_collection(app, name, tenant=tenant)
+    _check_settings(_settings_of(asdict(found)), wanted)
+    model = wanted.pop("model", None)
+    if model not in (None, found.model):
+        await _check_model(app, model)
+    index = wanted.pop("index", None)
+    if index is not None:
+        check_index(app, index)
+    idle: list[int | None] = []
+    async with app.database.pool.transaction() as tx:
+        if model is not None or index is not None:
+            await lock_models(tx, found.id)
+        row = await sql.lock_collection.first(tx, tenant=tenant, name=found.name)
+        if row is None or row["id"] != found.id:
+            raise no_such_collection(name)
+        chosen = _check_settings(_settings_of(row), wanted)
+        if chosen.search_language != row["search_language"] and await sql.has_documents.value(tx, id=row["id"]):
+            raise WrongState(
+                f"The search language of {name} cannot be changed while there are documents in it: they are indexed with the "
+                "present one. Make another collection, and add the documents there."
+            )
+        renamed = row["name"] if new_name is None else check_collection_name(new_name)
+        await _refuse_taken(tx, tenant, renamed, row["id"])
+        await sql.change_collection.run(tx, id=row["id"], name=renamed, **chosen.model_dump(exclude={"model", "index"}))
+        if model is not None:
+            idle.append(await choose_model(tx, app, row, model))
+        if index is not None:
+            idle.append(await choose_index(tx, app, row, index))
+    for number in idle:  # not in the transaction: jobs are locked before all else
+        if number is not None:
+            await app.cancel(number, reason=f"the collection {renamed} has another plan")
+    return await find_collection(app, renamed, tenant=tenant)
+
+
+async def delete_collection(app: Penstock, name: str, *, tenant: str = "default") -> int:
+    """Delete a collection with all its documents; the number of those. It cannot be found from the first moment on."""
+    async with app.database.pool.transaction() as tx:
+        # The lock waits for intakes that are under way; later ones see that it is deleted.
+        row = await sql.lock_collection.first(tx, tenant=tenant, name=check_collection_name(name))
+        if row is None:
+            raise no_such_collection(name)
+        await sql.mark_deleted.run(tx, id=row["id"])
+    deleted = 0
+    while found := await app.database.pool.repeat(lambda session: sql.undeleted(session, id=row["id"], most=100)):
+        deleted += await delete_page(app.database, [each["id"] for each in found], "its collection was deleted")
+    return deleted
+
+
+async def _refuse_taken(tx: Session, tenant: str, name: str, own: int) -> None:
+    other = await sql.find_collection.first(tx, tenant=tenant, name=name)
+    if other is not None and other["id"] != own:
+        raise NameTaken(f"There is a collection {name} already: its number is {other['id']}.", existing=other["id"])
+
+
+def _check_settings(present: CollectionSettings, wanted: dict[str, Any]) -> CollectionSettings:
+    unknown = wanted.keys() - CollectionSettings.model_fields.keys()
+    if unknown:
+        raise BadValue(
+            f"A collection has no setting {min(unknown)}: there are {', '.join(CollectionSettings.model_fields)}."
+        )
+    given = {key: value for key, value in wanted.items() if value is not None}
+    try:
+        chosen = CollectionSettings(**(present.model_dump() | given))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise BadValue(f"{wrong['loc'][0]} of a collection: {wrong['msg']}.") from None
+    if 2 * chosen.chunk_overlap > chosen.chunk_size:
+        raise BadValue(
+            f"A chunk_overlap of {chosen.chunk_overlap} is more than half of the chunk_size of {chosen.chunk_size}: lower it."
+        )
+    return chosen
+
+
+def _settings_of(row: Mapping[str, Any] | Record) -> CollectionSettings:
+    return CollectionSettings(**{key: row[key] for key in CollectionSettings.model_fields})
+
+
+async def _check_model(app: Penstock, name: str) -> None:
+    from penstock.search import check_dimensions
+
+    try:
+        await check_dimensions(app.database, name, open_model(name, app.settings).dimensions)
+    except (BadSetting, DatabaseUnsuitable) as error:
+        raise BadValue(str(error)) from None
+
+
+def _read(row: Record) -> Collection:
+    facts = dict(row)
+    state, progress, error = (facts.pop(key, None) for key in ("job_state", "job_progress", "job_error"))
+    if facts.get("next_model") is not None:
+        facts["to_reembed"] = facts["chunks"]
+        facts["reembedded"] = min(int((json.loads(progress or "null") or {}).get("done") or 0), facts["chunks"])
+        facts["is_stuck"] = state in (None, "dead")
+        facts["trouble"] = _tell_trouble(facts["next_job"], state, json.loads(error or "null") or {}, "model")
+    if facts.get("next_index") is not None:
+        facts["to_reindex"] = facts["chunks"]
+        facts["reindexed"] = min(int((json.loads(progress or "null") or {}).get("done") or 0), facts["chunks"])
+        facts["is_stuck"] = state in (None, "dead")
+        facts["trouble"] = _tell_trouble(facts["index_job"], state, json.loads(error or "null") or {}, "index")
+    return Collection(**facts)
+
+
+def _tell_trouble(job: int | None, state: str | None, error: Mapping[str, Any], what: str) -> str | None:
+    reason = str(error.get("message", "")).rstrip(". ")
+    if state is None:
+        return f"Its job {job} was cancelled: choose the {what} again to go on, or the present one to leave it."
+    if state == "dead":
+        return (
+            f"Job {job} is dead: {reason}. Mend the cause and choose the {what} again, or the present one to leave it."
+        )
+    return f"Job {job} is tried again after: {reason}." if reason else None

@@ -1,0 +1,173 @@
+"""The records of documents: a document with its status, its versions, pages, chunks, events and timeline.
+
+At most one version of a document is live: search, the text, the pages and the chunks are those of that one. The newest version
+may be another one, which is being prepared or has failed. The API answers with these classes; excluded fields are internal.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, PlainSerializer
+
+DocumentStatus = Literal["queued", "processing", "ready", "failed", "deleted"]
+STATES: tuple[str, ...] = get_args(DocumentStatus)
+Digest = Annotated[bytes, PlainSerializer(bytes.hex, return_type=str)]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document, and how far it is. Title, pages, chunks and gaps are those of the version that search sees."""
+
+    id: int
+    tenant: Annotated[str, Field(exclude=True)]
+    collection: str
+    collection_id: Annotated[int, Field(exclude=True)]
+    name: str
+    status: DocumentStatus
+    version: Annotated[int, Field(description="The newest version that was accepted.")]
+    version_id: Annotated[int, Field(exclude=True)]
+    live_version: Annotated[int | None, Field(description="The version that search sees.")]
+    live_id: Annotated[int | None, Field(exclude=True)]
+    job: int | None
+    size: int
+    digest: Annotated[Digest, Field(description="SHA-256 of its bytes.")]
+    key: Annotated[str, Field(exclude=True)]  # of its bytes in the blob store
+    parent: Annotated[int | None, Field(description="The mail or archive that it came in.")]
+    depth: int
+    uploaded_by: str
+    created_at: datetime
+    accepted_at: datetime  # the newest version
+    changed_at: datetime
+    prepared_at: datetime | None
+    deleted_at: datetime | None
+    media_type: Annotated[str | None, Field(description="By its content, not by its name; null until it was read.")]
+    title: str | None
+    pages: int | None
+    chunks: int | None
+    words: int | None
+    step: Annotated[str | None, Field(description="processing: what is done with it now.")]
+    progress: Annotated[Mapping[str, Any] | None, Field(description="processing: done, total, note.")]
+    attempt: int | None
+    error: Annotated[Mapping[str, Any] | None, Field(description="failed: class, message, step.")]
+    metadata: Mapping[str, Any]
+    gaps: Annotated[Sequence[Mapping[str, Any]], Field(description="What is missing in a ready document, and why.")]
+    facts: Annotated[Mapping[str, Any], Field(description="Author, dates and the like, as the file says.")]
+
+    @property
+    def is_over(self) -> bool:
+        """Its status does not change by itself any more."""
+        return self.status in {"ready", "failed", "deleted"}
+
+    def answer(self) -> dict[str, Any]:
+        """For JSON, without internal fields."""
+        hidden = {"tenant", "key", "collection_id", "version_id", "live_id"}
+        return {name: _plain(getattr(self, name)) for name in self.__slots__ if name not in hidden}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a document."""
+
+    number: Annotated[int, Field(description="From 1 on.")]
+    state: Annotated[
+        Literal["live", "preparing", "failed", "dead"],
+        Field(description="live: search sees it; dead: nobody will see it again."),
+    ]
+    digest: Digest
+    size: int
+    accepted_at: datetime
+    prepared_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionBlob:
+    """The bytes of one version, for a download."""
+
+    name: str  # of the document
+    number: int
+    key: str  # in the blob store
+    digest: bytes
+    size: int
+    media_type: str | None  # as its content says; known of the live version only
+
+
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """The text of a page."""
+
+    number: int
+    text: str
+    ocr: Annotated[float | None, Field(description="How sure the OCR was, from 0 to 1; null where it was not needed.")]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkText:
+    """A part that search finds."""
+
+    number: Annotated[int, Field(description="From 0 on.")]
+    page: int | None
+    start: int
+    stop: int
+    heading: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a document."""
+
+    id: int
+    at: datetime
+    event: str
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """Something that happened, and how long after the last thing."""
+
+    at: datetime
+    event: str  # of the document; or `attempt`: a try of its job began
+    details: Mapping[str, Any]
+    after: timedelta | None  # none for the first
+
+    def as_json(self) -> dict[str, Any]:
+        seconds = None if self.after is None else self.after.total_seconds()
+        return {"at": self.at, "event": self.event, "details": self.details, "after_seconds": seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFilter:
+    """Which documents a person wants to see."""
+
+    collections: Sequence[int] | None = None  # None: all of the tenant
+    status: str | None = None
+    name: str | None = None  # is part of it, in any case
+    media_type: str | None = None  # or the part before the slash
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether an index has the answer."""
+        return self.name is None and self.media_type is None and self.since is None and self.until is None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPage:
+    """A page of documents; `next` is where to go on, None at the end."""
+
+    documents: list[Document]
+    next: int | None
+    looked_through: int | None = None  # how many were looked at, if that is why the page ends
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+    return value

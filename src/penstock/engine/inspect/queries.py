@@ -1,0 +1,192 @@
+"""Queries about live jobs, for people, `doctor` and the metrics: lists, counts, waiting lanes, and estimated durations.
+
+Every query is bounded: none costs more because there are a million other jobs. Durations are estimated from the last `LATELY`
+jobs of the history; a kind of which none is among them has no estimate.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from asyncpg import Record
+
+from penstock.database import Session, statements
+from penstock.text import span
+
+sql = statements(__file__)
+
+STATES = ("ready", "later", "running", "waiting", "dead")
+FEW = 2_000  # jobs of one state that are read from its index
+WINDOW = 50_000  # jobs that are read for one page
+MOST_COUNTED = 100_000  # jobs in one state
+MOST_LANES = 200
+MOST_ROWS = 10_000  # in all, but some of each lane and priority
+LEAST_ROWS = 100
+LOOKED_AT = 20  # of each lane and priority, to find one that was never tried
+LATELY = 1_000  # jobs of the history
+FEWEST = 3  # of a kind, to estimate what is usual
+MOST_RIVALS = 50
+MOST_AHEAD = 50  # that are counted in each of them
+
+# -- lists --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """Which live jobs; None is any."""
+
+    state: str | None = None
+    kind: str | None = None
+    queue: str | None = None
+    share: str | None = None
+
+    @property
+    def lanes(self) -> dict[str, Any]:
+        named = {"kind": self.kind, "queue": self.queue, "share": self.share}
+        return {**named, "any_lane": not any(named.values())}
+
+
+@dataclass(frozen=True)
+class JobPage:
+    """A page; `next` is the number after which to go on, None at the end."""
+
+    jobs: Sequence[Record]
+    next: int | None
+
+
+async def list_jobs(session: Session, wanted: JobFilter, *, after: int = 0, most: int = 50) -> JobPage:
+    """The live jobs after a number; by keyset, the caller passes the `next` of the page before."""
+    values: dict[str, Any] = {"after": after, "most": most + 1, **wanted.lanes}
+    if wanted.state is not None:
+        rows = await getattr(sql, f"few_{wanted.state}")(session, bound=FEW + 1, **values)
+        if rows[0]["seen"] <= FEW:
+            return _cut([row for row in rows if row["id"] is not None], most)
+    found = await sql.walk_jobs(session, state=wanted.state, window=WINDOW, **values)
+    if len(found) > most:
+        return _cut(found, most)
+    return JobPage(found, await sql.walked_to.value(session, after=after, window=WINDOW))
+
+
+def _cut(found: Sequence[Record], most: int) -> JobPage:
+    return JobPage(found[:most], found[most - 1]["id"] if len(found) > most else None)
+
+
+# -- lanes and counts ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WaitingLane:
+    """A lane with ready jobs."""
+
+    queue: str
+    kind: str
+    share: str
+    paused: bool
+    open: bool  # for at least one live worker
+    shut: bool  # for one that serves it, by a limit
+    depth: int
+    oldest_id: int
+    oldest_age: timedelta
+
+
+async def waiting_lanes(session: Session) -> list[WaitingLane]:
+    """The lanes with ready jobs, oldest first; bounded in lanes and in what is counted in each."""
+    rows = await sql.waiting_lanes(session, most_lanes=MOST_LANES, most_rows=MOST_ROWS, least_rows=LEAST_ROWS)
+    return [WaitingLane(**row) for row in rows]
+
+
+@dataclass(frozen=True)
+class LaneWait:
+    """The time that a served kind waits for a worker: the age of its oldest ready job that was never tried."""
+
+    queue: str
+    kind: str
+    seconds: float
+
+
+async def served_waits(session: Session) -> list[LaneWait]:
+    """By kind, longest first. What was tried before or is paused is not counted: it may be old for good reasons."""
+    rows = await sql.served_waits(session, most_lanes=MOST_LANES, looked_at=LOOKED_AT)
+    return [LaneWait(**row) for row in rows]
+
+
+async def count_states(session: Session, most: int = MOST_COUNTED) -> dict[str, int]:
+    """Live jobs by state, each counted to a bound; `suspect` are those ready ones that are not counted as `ready`."""
+    return {row["state"]: row["count"] for row in await sql.count_states(session, most=most)}
+
+
+async def count_jobs(session: Session, share: str | None = None) -> dict[str, dict[str, int]]:
+    """Live jobs of one share or all by state, each counted to a bound: `count`, `leased` (by a live worker), `attempted`."""
+    found = {row["state"]: dict(row) for row in await sql.count_jobs(session, share=share, most=MOST_COUNTED)}
+    keys = ("count", "leased", "attempted")
+    return {state: {key: found.get(state, {}).get(key, 0) for key in keys} for state in STATES}
+
+
+async def count_workers(session: Session) -> int:
+    workers: int = await sql.count_workers.value(session)
+    return workers
+
+
+# -- durations ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DurationEstimate:
+    """The time that half of such jobs needed at most, and nine of ten."""
+
+    usual: timedelta
+    long: timedelta
+    jobs: int  # that were measured
+    like: str = "jobs of its kind"
+
+    def predict(self, elapsed: timedelta) -> str:
+        """When a job that has run so long should end."""
+        if elapsed <= self.usual:
+            return f"it should end in about {span(self.usual - elapsed)}, as {self.like} take {span(self.usual)}"
+        if elapsed <= self.long:
+            return f"it should end within {span(self.long - elapsed)}: nine of ten {self.like} take at most {span(self.long)}"
+        return f"this is longer than nine of ten {self.like} take ({span(self.long)})"
+
+    def as_json(self) -> dict[str, float | int | str]:
+        return {
+            "usual_seconds": self.usual.total_seconds(),
+            "long_seconds": self.long.total_seconds(),
+            "jobs": self.jobs,
+            "like": self.like,
+        }
+
+
+def estimate_of(row: Record | None, like: str = "jobs of its kind") -> DurationEstimate | None:
+    """None where too few were measured."""
+    if row is None or row["jobs"] < FEWEST:
+        return None
+    return DurationEstimate(timedelta(seconds=row["usual"]), timedelta(seconds=row["long"]), row["jobs"], like)
+
+
+async def read_estimate(session: Session, queue: str, kind: str) -> tuple[DurationEstimate | None, timedelta | None]:
+    """The estimate of a kind, and what a job of its queue takes on average, whatever its kind."""
+    row = await sql.pace.first(session, most=LATELY, queue=queue, kind=kind)
+    mean = None if row is None or row["of_queue"] is None else timedelta(seconds=row["of_queue"])
+    return estimate_of(row), mean
+
+
+async def read_rivals(session: Session, *, queue: str, lane: int, priority: int) -> list[int]:
+    """The jobs that wait in each of the other lanes that take turns with this one; both are counted to a bound."""
+    rows = await sql.rivals(
+        session, queue=queue, lane=lane, priority=priority, most_lanes=MOST_RIVALS, most_rows=MOST_AHEAD
+    )
+    return [row["depth"] for row in rows]
+
+
+def jobs_before(ahead: int, rivals: Sequence[int]) -> int:
+    """Lanes take turns: while those ahead in its own lane go, each other lane gives as many, as far as it has them."""
+    turns = ahead + 1
+    return ahead + sum(turns if depth >= MOST_AHEAD else min(depth, turns) for depth in rivals)
+
+
+def expected_start(before: int, *, mean: timedelta | None, slots: int, running: int) -> timedelta | None:
+    """About when so many jobs have begun; None where nothing was measured."""
+    if running + before < slots:
+        return timedelta(0)
+    return None if mean is None or not slots else mean * (before + 1) / slots

@@ -1,1 +1,0 @@
-"""Text, and what is text with marks in it: web pages, mails, tables, notebooks."""

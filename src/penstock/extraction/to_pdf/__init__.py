@@ -1,0 +1,1 @@
+"""Conversion of documents to PDF, and the merge of several PDFs into one."""

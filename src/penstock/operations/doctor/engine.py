@@ -1,0 +1,188 @@
+"""Findings about the engine: its workers, their jobs, the limits that they share, and the schedules.
+
+Workers: none is alive, one is silent, many were lost, a pool is exhausted, notifications do not arrive. Jobs: kinds without a
+worker, and old, dead and paused jobs. Limits that are full or broken; schedules that are overdue, paused or retired.
+"""
+
+import shlex
+from collections.abc import Iterator
+from datetime import timedelta
+
+from asyncpg import Record
+
+from penstock.database import Session, statements
+from penstock.engine import ScheduleState, WorkerState
+from penstock.engine.inspect import WaitingLane
+from penstock.engine.limits import LimitState
+from penstock.operations.doctor.finding import START, Finding
+from penstock.text import counted, listed, span, utc_relative
+
+sql = statements(__file__)
+
+LOST_IN_AN_HOUR = 3  # workers: more than a deploy or a spot machine explains
+DIRECT_URL = (
+    "export PENSTOCK_DATABASE_DIRECT_URL='postgresql://…'  # the same database, around any pooler; then restart"
+)
+
+
+# -- workers ------------------------------------------------------------------------------------------------------
+
+
+def examine_fleet(workers: list[WorkerState]) -> Iterator[Finding]:
+    alive = [worker for worker in workers if worker.status != "silent"]
+    if not alive:
+        yield Finding("no-worker", "No worker is alive: nothing that is enqueued will run.", START)
+    for worker in workers:
+        if worker.silent_for > worker.lease / 2:
+            said = (
+                f"The worker {worker.name} has been silent for {span(worker.silent_for)} of its lease of "
+                f"{span(worker.lease)}, with {counted(worker.running, 'job')} running: its process hangs, or cannot "
+                f"reach the database. On {worker.host}, end it; others take over."
+            )
+            # With no other worker alive, none would notice its end: a new worker does.
+            others = any(other.id != worker.id for other in alive)
+            command = f"kill -KILL {worker.pid}" if others else START
+            yield Finding("silent-worker", said, command, {"worker": worker.id, "running": worker.running})
+
+
+async def examine_lost(session: Session) -> list[Finding]:
+    """Workers that were lost, without deregistering."""
+    row = await sql.lost_lately.first(session)
+    if row is None or row["lost"] <= LOST_IN_AN_HOUR:
+        return []
+    said = (
+        f"{counted(row['lost'], 'worker')} were lost in the last hour, the last one {row['last_name']} ({row['last_why']}): "
+        "they are killed, run out of memory, or hang. Their logs say which; `penstock fleet` lists them. What they ran is run "
+        "again. When the cause is mended, say so, and only later ones are told:"
+    )
+    return [Finding("workers-lost", said, "penstock fleet --acknowledge", dict(row))]
+
+
+def examine_pools(workers: list[WorkerState]) -> Iterator[Finding]:
+    for worker in workers:
+        load = worker.load
+        if load.get("pool_waiting", 0) > 0 and load["pool"] >= load["pool_size"]:
+            said = (
+                f"The pool of the worker {worker.name} is exhausted: all {load['pool_size']} connections are in use, and "
+                f"{load['pool_waiting']} wait for one. Hold them for a shorter time, or restart it with more."
+            )
+            command = f"PENSTOCK_POOL__SIZE={2 * load['pool_size']} {START}"
+            yield Finding("pool-full", said, command, {"worker": worker.id, **load})
+
+
+def examine_reported_notifications(workers: list[WorkerState]) -> Iterator[Finding]:
+    deaf = [worker.name for worker in workers if worker.load.get("notified") is False]
+    if deaf:
+        said = f"Notifications do not arrive at {counted(len(deaf), 'worker')} ({listed(deaf)}): they poll."
+        yield Finding("notifications", said, DIRECT_URL, {"workers": deaf})
+
+
+# -- jobs ---------------------------------------------------------------------------------------------------------
+
+
+def examine_unserved(lanes: list[WaitingLane]) -> Iterator[Finding]:
+    unserved = [lane for lane in lanes if not (lane.open or lane.paused or lane.shut)]
+    for (queue, kind), waiting in _by_kind(unserved).items():
+        depth = sum(lane.depth for lane in waiting)
+        waits = f"{counted(depth, 'ready job')} {'waits' if depth == 1 else 'wait'}"
+        said = f"No live worker serves the kind {kind} in the queue {queue}: {waits} for one."
+        evidence = {"queue": queue, "kind": kind, "ready": depth, "oldest": waiting[0].oldest_id}
+        yield Finding("unserved-kind", said, START, evidence)
+
+
+def examine_age(lanes: list[WaitingLane], workers: list[WorkerState], old_after: timedelta) -> Iterator[Finding]:
+    old = [lane for lane in lanes if lane.open and lane.oldest_age > old_after]
+    for (queue, kind), waiting in _by_kind(old).items():
+        oldest = waiting[0]
+        serving = [worker for worker in workers if kind in worker.kinds and queue in worker.queues]
+        slots, running = sum(worker.slots for worker in serving), sum(worker.running for worker in serving)
+        said = (
+            f"The oldest ready job of the kind {kind}, {oldest.oldest_id}, is {span(oldest.oldest_age)} old: {running} of "
+            f"{slots} slots are in use. Start another worker, or ask `penstock why {oldest.oldest_id}`."
+        )
+        evidence = {"queue": queue, "kind": kind, "job": oldest.oldest_id, "seconds": oldest.oldest_age.total_seconds()}
+        yield Finding("old-job", said, START, evidence | {"slots": slots, "running": running})
+
+
+def _by_kind(lanes: list[WaitingLane]) -> dict[tuple[str, str], list[WaitingLane]]:
+    found: dict[tuple[str, str], list[WaitingLane]] = {}
+    for lane in lanes:
+        found.setdefault((lane.queue, lane.kind), []).append(lane)
+    return found
+
+
+def examine_dead(causes: list[Record]) -> Iterator[Finding]:
+    for cause in causes:
+        died = "job has died" if cause["count"] == 1 else "jobs have died of the same cause"
+        said = f"{cause['count']:,} {cause['kind']} {died}, {cause['class']}: {cause['message']}"
+        command = f"penstock dead redrive --fingerprint {cause['fingerprint']}"
+        if cause["unwanted"]:
+            said += " (children of jobs that are over: nobody waits for them)"
+            command = f"penstock dead discard --fingerprint {cause['fingerprint']} --reason 'its parent is over'"
+        yield Finding("dead-jobs", said, command, dict(cause))
+
+
+def examine_pauses(pauses: list[Record]) -> Iterator[Finding]:
+    for pause in pauses:
+        since = f"{pause['since']:%Y-%m-%d %H:%M} UTC"
+        said = f"The {pause['what']} {pause['name']} has been paused since {since}: {pause['reason']}"
+        command = f"penstock resume --{pause['what']} {shlex.quote(pause['name'])}"
+        yield Finding("paused", said, command, dict(pause))
+
+
+# -- limits and schedules -----------------------------------------------------------------------------------------
+
+
+def examine_breakers(limits: list[LimitState]) -> Iterator[Finding]:
+    for limit in limits:
+        if limit.opened_at is not None:
+            said = (
+                f"The breaker of {limit.name} is {limit.breaker_words}. Nothing that needs it runs; it closes by itself "
+                "when a probe succeeds. If the cause is mended, there is no need to wait:"
+            )
+            yield Finding("breaker-open", said, f"penstock limits close {shlex.quote(limit.name)}", limit.as_json())
+
+
+def examine_limits(limits: list[LimitState]) -> Iterator[Finding]:
+    """A note: a full limit is not a fault, but it explains why work is slow."""
+    for limit in limits:
+        if limit.opened_at is None and limit.waiting and limit.used >= limit.permits:
+            all_of_them = "The only permit" if limit.permits == 1 else f"All {limit.permits:,} permits"
+            said = (
+                f"{all_of_them} of {limit.name} {'is' if limit.permits == 1 else 'are'} in use, and "
+                f"{counted(limit.waiting, 'call')} {'waits' if limit.waiting == 1 else 'wait'}: "
+                f"{listed(limit.kinds)} {'goes' if len(limit.kinds) == 1 else 'go'} no faster. If {limit.name} bears "
+                "more, give it more permits:"
+            )
+            command = f"penstock limits set {shlex.quote(limit.name)} {limit.permits + limit.waiting}"
+            yield Finding("limit-full", said, command, limit.as_json(), note=True)
+
+
+def examine_schedules(overdue: list[Record]) -> Iterator[Finding]:
+    if overdue:
+        longest = overdue[0]
+        said = (
+            f"{counted(len(overdue), 'schedule')} should have ticked and did not ({listed([row['name'] for row in overdue])}); "
+            f"{longest['name']} is {span(longest['late'])} late. Every worker ticks: start one."
+        )
+        evidence = {"schedules": [dict(row) for row in overdue]}
+        yield Finding("schedule-overdue", said, START, evidence)
+
+
+def examine_declared(schedules: list[ScheduleState]) -> Iterator[Finding]:
+    """Schedules that do not fire because they are paused or retired."""
+    for schedule in schedules:
+        name = f"The schedule {schedule.name} of the share {schedule.share}"
+        command = f"{shlex.quote(schedule.name)} --share {shlex.quote(schedule.share)}"
+        evidence = {
+            key: getattr(schedule, key) for key in ("name", "share", "rule", "kind", "last_at", "fired", "skipped")
+        }
+        if schedule.retired_at is not None:
+            said = (
+                f"{name} is retired since {utc_relative(schedule.retired_at, schedule.now)}: no worker has declared it for "
+                "long, and it does not fire. If it is not wanted any more, remove it."
+            )
+            yield Finding("schedule-retired", said, f"penstock schedule remove {command}", evidence, note=True)
+        elif schedule.paused_at is not None:
+            said = f"{name} has been paused since {utc_relative(schedule.paused_at, schedule.now)}: it does not fire."
+            yield Finding("schedule-paused", said, f"penstock schedule resume {command}", evidence)

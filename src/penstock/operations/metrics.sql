@@ -1,0 +1,56 @@
+-- Each statement is read at every scrape, so its cost must not grow with the documents: it goes by an index that has only what
+-- is unfinished, or stops counting at a bound.
+
+-- name: count_dead
+select lane.kind, count(*) as count
+from (select lane from penstock.jobs where state = 'dead' order by fingerprint, id limit :most::int) as dead
+join penstock.lanes as lane on lane.id = dead.lane
+group by lane.kind order by lane.kind
+
+-- name: count_workers_lately
+-- Who came and went within an hour, of the newest; those that are gone are kept for a week.
+select
+  count(*) filter (where started_at > penstock.now() - interval '1 hour') as started,
+  count(*) filter (where gone_why = 'left') as left,
+  count(*) filter (where gone_why = 'its process ended') as process_ended,
+  count(*) filter (where gone_why = 'its lease ended') as lease_ended
+from (
+  select started_at, case when gone_at > penstock.now() - interval '1 hour' then gone_why end as gone_why
+  from penstock.workers order by id desc limit :most::int
+) as worker
+
+-- name: count_duplicates
+-- Schedules that do the same at the same moments, under two names. One name cannot be there twice: it is the key.
+select coalesce(sum(count - 1), 0)::bigint from (
+  select count(*) as count from penstock.schedules
+  where paused_at is null and retired_at is null
+  group by rule, timezone, queue, kind, share, args::text
+) as schedule
+
+-- name: count_inbox
+-- Messages that nobody has taken yet, and those that nobody could take: from source to source by one probe each.
+with recursive source as (
+  (select source as name from penstock.inbox where state <> 'taken' order by source limit 1)
+  union all
+  select next.name
+  from source cross join lateral (
+    select inbox.source as name from penstock.inbox where state <> 'taken' and inbox.source > source.name
+    order by inbox.source limit 1
+  ) as next
+)
+select source.name as source, message.state, count(*) as count
+from (select name from source limit 1000) as source
+cross join lateral (
+  select state from penstock.inbox where inbox.source = source.name and state <> 'taken' order by id limit :most::int
+) as message
+group by source.name, message.state
+
+-- name: list_sources
+select name, error is not null as trouble, extract(epoch from penstock.now() - polled_at)::float8 as silent_for
+from penstock.sources order by name limit 1000
+
+-- name: count_findings
+select known.name, known.found, (
+    select count(*) from penstock.findings where check_name = known.name and ended_at is null
+  ) as open
+from penstock.checks as known where not starts_with(known.name, 'invariant-') order by known.name

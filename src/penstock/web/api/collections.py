@@ -1,0 +1,102 @@
+"""`/api/collections`: create, list, show with count_documents, rename and change, delete."""
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Literal
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from penstock import documents
+from penstock.documents import Collection
+from penstock.web.dependencies import Admins, CollectionName, Limit, Page, Reads, Writes, cut
+from penstock.web.middleware.errors import RESPONSES
+
+routes = APIRouter(prefix="/api/collections", tags=["collections"], responses=RESPONSES)
+
+
+class CollectionSettings(BaseModel):
+    """How its documents are prepared and found; what is left out is as the settings say."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str | None = Field(None, description="The model of its embeddings.")
+    chunk_size: int | None = Field(None, description="Characters of a chunk, at most.")
+    chunk_overlap: int | None = Field(None, description="Characters that a chunk shares with the one before.")
+    ocr_language: str | None = Field(None, description="The language of its scans.")
+    search_language: str | None = Field(None, description="Whose word endings search ignores.")
+    index: Literal["postgres", "qdrant"] | None = Field(None, description="Where its vectors are searched.")
+
+
+class NewCollection(CollectionSettings):
+    """A collection to make."""
+
+    name: str
+
+
+class CollectionChange(CollectionSettings):
+    """What shall be different; settings count for documents that are prepared from now on."""
+
+    name: str | None = Field(None, description="A new name.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedCollection(Collection):
+    """A collection and how its documents are."""
+
+    statuses: Annotated[
+        dict[str, int], Field(description="How many documents are queued, processing, ready, failed, deleted.")
+    ]
+
+
+@routes.post("", status_code=201)
+async def create_collection(caller: Writes, body: NewCollection, response: Response) -> Collection:
+    """Make a collection; 409 if there is one of this name."""
+    caller.needs_all_collections("make another one")
+    made = await documents.create_collection(
+        caller.app, body.name, tenant=caller.tenant, **body.model_dump(exclude={"name"})
+    )
+    caller.product.notifier.notify()
+    response.headers["Location"] = f"/api/collections/{quote(made.name, safe='')}"
+    return made
+
+
+@routes.get("")
+async def list_collections(
+    caller: Reads,
+    after: Annotated[str, Query(max_length=1000, description="The `next` of the page before.")] = "",
+    limit: Limit = 100,
+) -> Page[Collection, str]:
+    """All collections, by name."""
+    if caller.principal.collections is None:
+        found = await documents.list_collections(caller.app, after=after, most=limit + 1, tenant=caller.tenant)
+    else:  # before the page is cut: its end must not be the name of one that the key does not see
+        seen = sorted(await caller.collections(), key=lambda each: each.name)
+        found = [each for each in seen if each.name > after][: limit + 1]
+    return cut(found, limit, lambda each: each.name)
+
+
+@routes.get("/{collection}")
+async def show_collection(caller: Reads, collection: CollectionName) -> CountedCollection:
+    """One collection, with its documents counted by status."""
+    found = await caller.find_collection(collection)
+    statuses = await documents.count_documents(caller.app, collection=collection, tenant=caller.tenant)
+    return CountedCollection(**asdict(found), statuses=statuses)
+
+
+@routes.patch("/{collection}")
+async def change_collection(caller: Admins, collection: CollectionName, body: CollectionChange) -> Collection:
+    """Rename it, or change its settings."""
+    settings = body.model_dump(exclude={"name"}, exclude_none=True)
+    changed = await documents.change_collection(
+        caller.app, collection, new_name=body.name, tenant=caller.tenant, **settings
+    )
+    caller.product.notifier.notify()
+    return changed
+
+
+@routes.delete("/{collection}", status_code=204)
+async def delete_collection(caller: Admins, collection: CollectionName) -> None:
+    """Delete it with all of its documents."""
+    await documents.delete_collection(caller.app, collection, tenant=caller.tenant)
+    caller.product.notifier.notify()

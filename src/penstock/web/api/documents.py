@@ -1,0 +1,243 @@
+"""`/api/documents`: list, show, read, explain, retry, cancel, delete, restore; `/api/receipts`. Uploads are in uploads.py."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from penstock import documents
+from penstock.documents import (
+    BulkDeletion,
+    ChunkText,
+    Document,
+    DocumentStatus,
+    Event,
+    PageText,
+    Receipt,
+    Version,
+    check_document_name,
+    no_such_collection,
+)
+from penstock.errors import NotFound
+from penstock.web.dependencies import (
+    AfterNumber,
+    Caller,
+    CollectionName,
+    DocumentId,
+    Limit,
+    Page,
+    Reads,
+    Why,
+    Writes,
+    cut,
+    in_utc,
+)
+from penstock.web.middleware.errors import RESPONSES
+
+routes = APIRouter(prefix="/api/documents", tags=["documents"], responses=RESPONSES)
+deletion_routes = APIRouter(prefix="/api", tags=["deletion"], responses=RESPONSES)
+named_routes = APIRouter(prefix="/api/collections/{collection}/documents", tags=["documents"], responses=RESPONSES)
+
+
+@routes.get("")
+async def list_documents(
+    caller: Reads,
+    *,
+    collection: Annotated[str | None, Query(description="Only of this collection.")] = None,
+    status: Annotated[
+        DocumentStatus | None, Query(description="Only in this status; deleted ones are listed only so.")
+    ] = None,
+    parent: Annotated[int | None, Query(ge=1, lt=2**63, description="Only members of this one.")] = None,
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+) -> Page[Document, int]:
+    """Documents by number."""
+    found = await _list(caller, collection, status=status, parent=parent, after=after, most=limit + 1)
+    return cut(found, limit, lambda each: each.id)
+
+
+async def _list(caller: Caller, collection: str | None, *, most: int, **wanted: Any) -> list[Document]:
+    """Of one collection or of all; with a key for some, one page of each of these is as good as one of all."""
+    names: list[str | None] = [collection]
+    if caller.principal.collections is not None:
+        names = [each.name for each in await caller.collections() if collection in {None, each.name}]
+        if collection is not None and not names:
+            raise no_such_collection(collection)
+    found: list[Document] = []
+    for name in names:
+        found += await documents.list_documents(caller.app, collection=name, most=most, tenant=caller.tenant, **wanted)
+    return sorted(found, key=lambda each: each.id)[:most]
+
+
+@routes.get("/{id}")
+async def show_document(caller: Reads, id: DocumentId) -> Document:  # noqa: A002
+    """One document."""
+    return await documents.show_document(caller.app, id, tenant=caller.tenant)
+
+
+@named_routes.get("/{name:path}")
+async def find_document(caller: Reads, collection: CollectionName, name: str) -> Document:
+    """One document, by its name."""
+    name = check_document_name(name)
+    found = await documents.find_document(caller.app, f"{collection}/{name}", tenant=caller.tenant)
+    if (found.collection, found.name) != (collection, name):  # a name may have slashes itself
+        raise NotFound(f"There is no document {name} in the collection {collection}.")
+    return found
+
+
+@routes.get("/{id}/text", response_class=StreamingResponse, responses={200: {"content": {"text/plain": {}}}})
+async def read_text(caller: Reads, id: DocumentId) -> StreamingResponse:  # noqa: A002
+    """The whole text of the version that search sees."""
+    rest = documents.read_text(caller.app, id, tenant=caller.tenant)
+    first = await anext(rest, "")  # before the answer begins: later an error could not be told any more
+
+    async def pieces() -> AsyncIterator[str]:
+        yield first
+        async for piece in rest:
+            yield piece
+
+    return StreamingResponse(pieces(), media_type="text/plain; charset=utf-8")
+
+
+@routes.get("/{id}/pages")
+async def list_pages(
+    caller: Reads,
+    id: DocumentId,  # noqa: A002
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+) -> Page[PageText, int]:
+    """The text page by page."""
+    found = await documents.list_pages(caller.app, id, after=after, most=limit + 1, tenant=caller.tenant)
+    return cut(found, limit, lambda each: each.number)
+
+
+@routes.get("/{id}/chunks")
+async def list_chunks(
+    caller: Reads,
+    id: DocumentId,  # noqa: A002
+    after: AfterNumber = -1,
+    limit: Limit = 100,
+) -> Page[ChunkText, int]:
+    """The parts that search finds, in their order."""
+    found = await documents.list_chunks(caller.app, id, after=after, most=limit + 1, tenant=caller.tenant)
+    return cut(found, limit, lambda each: each.number)
+
+
+@routes.get("/{id}/versions")
+async def list_versions(
+    caller: Reads,
+    id: DocumentId,  # noqa: A002
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+) -> Page[Version, int]:
+    """All versions that there were, oldest first. Their bytes are at `…/content?version=N`."""
+    found = await documents.list_versions(caller.app, id, after=after, most=limit + 1, tenant=caller.tenant)
+    return cut(found, limit, lambda each: each.number)
+
+
+@routes.get("/{id}/why")
+async def explain_document(caller: Reads, id: DocumentId) -> Why:  # noqa: A002
+    """Why it is where it is: one sentence, and the evidence."""
+    return caller.answer(await documents.explain_document(caller.app, id, tenant=caller.tenant))
+
+
+@routes.get("/{id}/history")
+async def show_history(caller: Reads, id: DocumentId) -> list[Event]:  # noqa: A002
+    """What happened to it, the oldest first."""
+    return await documents.list_events(caller.app, id, tenant=caller.tenant)
+
+
+@routes.post("/{id}/retry", status_code=202)
+async def retry_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A002
+    """Try a failed document again."""
+    changed = await documents.retry_document(caller.app, id, tenant=caller.tenant)
+    caller.product.notifier.notify()
+    return changed
+
+
+@routes.post("/{id}/cancel", status_code=202)
+async def cancel_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A002
+    """Stop preparing a document; it is failed then, with that as the reason."""
+    changed = await documents.cancel_document(caller.app, id, tenant=caller.tenant)
+    caller.product.notifier.notify()
+    return changed
+
+
+@routes.delete("/{id}", status_code=202)
+async def delete_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A002
+    """Take it out of search and lists at once, with its members; the bytes follow later."""
+    changed = await documents.delete_document(caller.app, id, by=caller.principal.name, tenant=caller.tenant)
+    caller.product.notifier.notify()
+    return changed
+
+
+# -- deletion -------------------------------------------------------------------------------------------------------
+
+
+class DeletionFilter(BaseModel):
+    """Which documents of a collection are meant: those for which all conditions hold."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    collection: str
+    status: DocumentStatus | None = None
+    metadata: dict[str, Any] | None = Field(None, description="Only documents whose metadata contain this.")
+    media_types: list[str] = Field(default=[], max_length=100)
+    since: datetime | None = Field(None, description="Only documents that came at this time or later.")
+    until: datetime | None = Field(None, description="Only documents that came before this time.")
+    name_glob: str | None = Field(
+        None, max_length=1024, description="Only names like this: * is any text, ? any one character."
+    )
+    all: bool = Field(False, description="Without any condition, this must be said.")
+    limit: int = Field(1000, ge=1, le=1000, description="Documents that are deleted at once; ask again for the rest.")
+    reason: str = Field("deleted by a filter", max_length=1000, description="For the receipts.")
+
+
+@deletion_routes.post("/documents/delete", status_code=202)
+async def delete_documents(caller: Writes, wanted: DeletionFilter) -> BulkDeletion:
+    """Delete the documents of a collection that match, with what is inside of them."""
+    await caller.find_collection(wanted.collection)
+    done = await documents.delete_matching(
+        caller.app,
+        documents.Matching(
+            wanted.collection,
+            status=wanted.status,
+            metadata=wanted.metadata,
+            media_types=wanted.media_types,
+            since=in_utc(wanted.since),
+            until=in_utc(wanted.until),
+            name_glob=wanted.name_glob,
+            every=wanted.all,
+        ),
+        most=wanted.limit,
+        by=caller.principal.name,
+        reason=wanted.reason,
+        tenant=caller.tenant,
+    )
+    caller.product.notifier.notify()
+    return done
+
+
+@deletion_routes.post("/documents/{id}/restore", status_code=202)
+async def restore_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A002
+    """Bring back a deleted document and what was deleted with it, while documents.restore_within lasts."""
+    restored = await documents.restore_document(caller.app, id, tenant=caller.tenant)
+    caller.product.notifier.notify()
+    return restored
+
+
+@deletion_routes.get("/documents/{id}/receipt")
+async def show_receipt(caller: Reads, id: DocumentId) -> Receipt:  # noqa: A002
+    """What was removed of a deleted document."""
+    return await documents.show_receipt(caller.app, id, tenant=caller.tenant)
+
+
+@deletion_routes.get("/receipts")
+async def list_receipts(caller: Reads, after: AfterNumber = 0, limit: Limit = 100) -> Page[Receipt, int]:
+    """Receipts by the numbers of their documents."""
+    caller.needs_all_collections("list receipts")
+    found = await documents.list_receipts(caller.app, after=after, most=limit + 1, tenant=caller.tenant)
+    return cut(found, limit, lambda each: each.document)

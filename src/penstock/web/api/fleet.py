@@ -1,0 +1,139 @@
+"""`/api/workers`, `/api/limits`, `/api/schedules`: the fleet, what it shares, and what runs by the clock.
+
+Operators only; changes need the admin scope.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from penstock import engine
+from penstock.database import Session, all_tenants
+from penstock.engine import (
+    ScheduleState,
+    WorkerState,
+    find_schedules,
+    pause_schedule,
+    remove_schedule,
+    resume_schedule,
+    run_schedule,
+)
+from penstock.engine.limits import LimitState
+from penstock.engine.limits import close_breaker as close
+from penstock.engine.limits import list_limits as read_limits
+from penstock.errors import BadValue, NotFound
+from penstock.web.dependencies import Admins, Caller, Reads
+from penstock.web.middleware.errors import RESPONSES
+
+routes = APIRouter(prefix="/api", tags=["fleet"], responses=RESPONSES)
+
+Share = Annotated[
+    str | None, Query(max_length=500, description="Whose; needed if several shares have one of this name.")
+]
+
+
+class ScheduleRun(BaseModel):
+    """A job outside of the rule."""
+
+    job: int
+
+
+# -- workers and limits ---------------------------------------------------------------------------------------------
+
+
+@routes.get("/workers")
+async def list_workers(
+    caller: Reads,
+    gone_within: Annotated[int, Query(ge=0, le=604_800, description="Also those that left in so many seconds.")] = 3600,
+) -> list[WorkerState]:
+    """Who works, and who left lately."""
+    caller.needs_fleet()
+    within = timedelta(seconds=gone_within)
+    return await caller.app.database.pool.repeat(lambda session: engine.list_workers(session, within))
+
+
+@routes.get("/limits")
+async def list_limits(caller: Reads) -> list[LimitState]:
+    """The limits, who uses them, and their breakers."""
+    caller.needs_fleet()
+    return await caller.app.database.pool.repeat(read_limits)
+
+
+@routes.post("/limits/{limit}/close", status_code=202)
+async def close_breaker(caller: Admins, limit: str) -> LimitState:
+    """Let calls through again without waiting for a probe."""
+    caller.needs_fleet()
+    async with caller.app.transaction() as tx:
+        await close(tx, limit)
+    for each in await list_limits(caller):
+        if each.name == limit:
+            caller.product.notifier.notify()
+            return each
+    raise NotFound(f"There is no limit {limit}.")
+
+
+# -- schedules ------------------------------------------------------------------------------------------------------
+
+
+@routes.get("/schedules")
+async def list_schedules(caller: Reads) -> list[ScheduleState]:
+    """The schedules by name."""
+    caller.needs_fleet()
+    return await caller.app.database.pool.repeat(find_schedules)
+
+
+@routes.post("/schedules/{schedule}/run", status_code=202)
+async def run_now(caller: Admins, schedule: str, share: Share = None) -> ScheduleRun:
+    """Put one job of it in now, whatever its rule says."""
+    found = await _find(caller, schedule, share)
+    async with caller.app.transaction() as tx:
+        number = await run_schedule(tx, found.name, found.share)
+    if number is None:
+        raise NotFound(f"There is no schedule {schedule} any more.")
+    caller.product.notifier.notify()
+    return ScheduleRun(job=number)
+
+
+@routes.post("/schedules/{schedule}/pause", status_code=202)
+async def pause_one(caller: Admins, schedule: str, share: Share = None) -> ScheduleState:
+    """Let it fire no more until it is resumed; the ticks of the pause do not count as missed."""
+    return await _change(caller, schedule, share, pause_schedule)
+
+
+@routes.post("/schedules/{schedule}/resume", status_code=202)
+async def resume_one(caller: Admins, schedule: str, share: Share = None) -> ScheduleState:
+    """Go on with the next tick."""
+    return await _change(caller, schedule, share, resume_schedule)
+
+
+@routes.delete("/schedules/{schedule}", status_code=204)
+async def remove_one(caller: Admins, schedule: str, share: Share = None) -> None:
+    """Remove one that was added by a call or is retired; one that code declares has to go there."""
+    found = await _find(caller, schedule, share)
+    async with caller.app.transaction() as tx:
+        await remove_schedule(tx, found.name, found.share)
+    caller.product.notifier.notify()
+
+
+async def _change(
+    caller: Caller, name: str, share: str | None, change: Callable[[Session, str, str], Awaitable[bool]]
+) -> ScheduleState:
+    found = await _find(caller, name, share)
+    async with caller.app.transaction() as tx:
+        await change(tx, found.name, found.share)
+    caller.product.notifier.notify()
+    return await _find(caller, found.name, found.share)
+
+
+async def _find(caller: Caller, name: str, share: str | None) -> ScheduleState:
+    caller.needs_fleet()
+    with all_tenants():
+        found = await caller.app.database.pool.repeat(lambda session: find_schedules(session, name, share))
+    if len(found) > 1:
+        raise BadValue(f"Several shares have a schedule {name}: say which by share.")
+    if not found:
+        raise NotFound(f"There is no schedule {name}: see the list for those that there are.")
+    return found[0]

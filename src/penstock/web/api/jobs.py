@@ -1,0 +1,334 @@
+"""`/api/jobs`, `/api/lanes`, `/api/dead`, `/api/pauses`: the jobs of all tenants. The fleet itself is in fleet.py.
+
+Operators only; changes need the admin scope. They are made for all tenants: a document follows its job, whichever tenant owns
+it.
+"""
+
+import json
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from penstock.database import all_tenants
+from penstock.engine import find_job, inspect, pauses
+from penstock.engine.inspect import JobFilter, Selection, dead_by_cause, dead_jobs, discard, redrives_of, waiting_lanes
+from penstock.errors import NotAllowed, NotFound, NothingChanged, WrongState
+from penstock.web.dependencies import Admins, AfterNumber, Limit, Page, Reads, Storable, Why
+from penstock.web.middleware.errors import RESPONSES
+
+routes = APIRouter(prefix="/api", tags=["engine"], responses=RESPONSES)
+why_routes = APIRouter(prefix="/api/jobs", tags=["jobs"], responses=RESPONSES)
+
+JobState = Literal["ready", "later", "running", "waiting", "dead"]
+Name = Annotated[str | None, Query(max_length=500, description="Only of this name.")]
+JobNumber = Annotated[int, Path(ge=1, lt=2**63, description="The job's number.")]
+What = Literal["queue", "kind", "share"]
+
+
+class JobSummary(BaseModel):
+    """A live job."""
+
+    id: int
+    queue: str
+    kind: str
+    share: str
+    state: str
+    priority: int
+    attempt: int
+    failures: int
+    run_at: datetime | None
+    enqueued_at: datetime
+    worker_id: int | None
+    progress: dict[str, Any] | None
+    error: str | None = Field(description="The last failure, in a sentence.")
+
+
+class JobDetails(BaseModel):
+    """A job, alive or from the history, and why it is where it is."""
+
+    id: int
+    queue: str
+    kind: str
+    share: str
+    state: str = Field(
+        description="ready, later, running, waiting, dead; done, cancelled or discarded when it is over."
+    )
+    priority: int
+    attempt: int
+    failures: int
+    worker_id: int | None
+    claimed_at: datetime | None
+    run_at: datetime | None
+    enqueued_at: datetime
+    finished_at: datetime | None
+    unique_key: str | None
+    args: Any
+    result: Any
+    progress: Any
+    error: dict[str, Any] | None = Field(description="class, message, step, traceback.")
+    attempts: list[dict[str, Any]]
+    why: str
+
+    @classmethod
+    def of(cls, job: dict[str, Any], why: str) -> Self:
+        return cls.model_validate({**job, "attempts": job["attempts"] or [], "why": why})
+
+
+class Lane(BaseModel):
+    """Ready jobs of one queue, kind and share."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    queue: str
+    kind: str
+    share: str
+    depth: int = Field(description="Ready jobs, counted to 10,000 for each priority.")
+    oldest_id: int
+    oldest_seconds: float
+    paused: bool
+    open: bool = Field(description="Whether a live worker may take them now.")
+    shut: bool = Field(description="A limit or its breaker keeps them.")
+
+
+class Cause(BaseModel):
+    """Why jobs have died."""
+
+    fingerprint: str
+    count: int
+    kind: str
+    error_class: str | None = Field(validation_alias="class", serialization_alias="class")
+    message: str | None
+    code: str | None = Field(description="The code that they failed in.")
+    first_id: int
+    last_id: int
+    unwanted: bool = Field(description="Children of jobs that are over: nobody waits for them.")
+    redrive: int | None = Field(None, description="The job that gives them another chance just now.")
+    redrive_progress: dict[str, Any] | None = Field(None, description="done, total, and a note on the stage.")
+
+
+class DeadJob(BaseModel):
+    """A dead letter."""
+
+    id: int
+    kind: str
+    share: str
+    fingerprint: str
+    error: dict[str, Any]
+    attempt: int
+    failures: int
+    enqueued_at: datetime
+
+
+class DeadSelection(BaseModel):
+    """Which dead jobs: by numbers, a fingerprint or a kind."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: list[Annotated[int, Field(ge=1, lt=2**63)]] = Field(default=[], max_length=1000)
+    fingerprint: Storable | None = Field(None, max_length=200)
+    kind: Storable | None = Field(None, max_length=200)
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(tuple(self.ids), self.fingerprint or None, self.kind or None)
+
+
+class Redrive(DeadSelection):
+    """Another chance for all of them: one, then ten, then the rest, until the same failure returns."""
+
+    force: bool = Field(False, description="Also when nothing has changed since the failure.")
+
+
+class StartedRedrive(BaseModel):
+    """The job that gives them their chance; its progress and its result tell how far it came."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    job: int | None = Field(description="Its number, for /api/jobs/{job}; null if no dead job matches.")
+    jobs: int = Field(description="How many it will try.")
+    created: bool = Field(description="False: it was under way already.")
+
+
+class Discard(DeadSelection):
+    """The end of all of them."""
+
+    reason: Storable = Field(min_length=1, max_length=1000, description="All that the history will say about it.")
+
+
+class JobIds(BaseModel):
+    """The jobs that were changed."""
+
+    jobs: list[int]
+
+
+class Pause(BaseModel):
+    """Jobs of which nothing new is claimed."""
+
+    model_config = ConfigDict(extra="forbid", from_attributes=True)
+
+    what: What
+    name: Storable = Field(min_length=1, max_length=500)
+    reason: Storable = Field("paused by hand", max_length=1000)
+
+
+class ActivePause(Pause):
+    """A pause, and since when."""
+
+    since: datetime
+
+
+# -- jobs -----------------------------------------------------------------------------------------------------------
+
+
+@routes.get("/jobs")
+async def list_jobs(
+    caller: Reads,
+    *,
+    state: JobState | None = None,
+    kind: Name = None,
+    queue: Name = None,
+    share: Name = None,
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+) -> Page[JobSummary, int]:
+    """The live jobs by number. A page may have fewer than `limit` and still have a `next`: it looks at so many at a time."""
+    caller.needs_fleet()
+    wanted = JobFilter(state, kind, queue, share)
+    found = await caller.app.database.pool.repeat(
+        lambda session: inspect.list_jobs(session, wanted, after=after, most=limit)
+    )
+    jobs = [
+        JobSummary.model_validate({**row, "progress": json.loads(row["progress"]) if row["progress"] else None})
+        for row in found.jobs
+    ]
+    return Page(items=jobs, next=found.next)
+
+
+@routes.get("/jobs/{job}")
+async def show_job(caller: Reads, job: JobNumber) -> JobDetails:
+    """One job, alive or from the history, with its attempts."""
+    caller.needs_fleet()
+    found = await caller.app.database.pool.repeat(lambda session: find_job(session, job))
+    if found is None:
+        raise NotFound(f"There is no job {job}, neither alive nor in the history.")
+    why = await caller.app.database.pool.repeat(lambda session: inspect.explain_job(session, job))
+    return JobDetails.of(found, why.sentence)
+
+
+@why_routes.get("/{job}/why")
+async def explain_job(caller: Reads, job: JobNumber) -> Why:
+    """Why a job is where it is. For keys of the tenant `default` that are for all collections."""
+    if not caller.runs_fleet:
+        raise NotAllowed("Jobs are about all_tenants: use a key of the tenant `default` for all collections.")
+    found = await caller.app.why(job)
+    if found.state == "not found":
+        raise NotFound(found.sentence)
+    return caller.answer(found)
+
+
+@routes.post("/jobs/{job}/cancel", status_code=202)
+async def cancel_job(
+    caller: Admins, job: JobNumber, reason: Annotated[str, Query(max_length=1000)] = "cancelled by hand"
+) -> JobIds:
+    """Cancel a job; a running one stops with the next beat of its worker."""
+    caller.needs_fleet()
+    with all_tenants():
+        cancelled = await caller.app.cancel(job, reason=reason)
+    if not cancelled:
+        raise NotFound(f"There is no live job {job}, so that nothing was cancelled.")
+    caller.product.notifier.notify()
+    return JobIds(jobs=cancelled)
+
+
+@routes.get("/lanes")
+async def list_lanes(caller: Reads) -> list[Lane]:
+    """What is ready and waits, by queue, kind and share; the oldest first."""
+    caller.needs_fleet()
+    return [
+        Lane.model_validate({**vars(each), "oldest_seconds": each.oldest_age.total_seconds()})
+        for each in await caller.app.database.pool.repeat(waiting_lanes)
+    ]
+
+
+# -- dead letters ---------------------------------------------------------------------------------------------------
+
+
+@routes.get("/dead")
+async def list_causes(caller: Reads, limit: Limit = 100) -> list[Cause]:
+    """Why jobs have died, the most frequent first."""
+    caller.needs_fleet()
+    rows = await caller.app.database.pool.repeat(lambda session: dead_by_cause(session, limit))
+    keys = {Selection(fingerprint=row["fingerprint"]).key: row["fingerprint"] for row in rows}
+    under_way = await caller.app.database.pool.repeat(lambda session: redrives_of(session, keys))
+    redrives = {
+        keys[row["key"]]: {"redrive": row["id"], "redrive_progress": json.loads(row["progress"] or "null")}
+        for row in under_way
+    }
+    return [Cause.model_validate({**row, **redrives.get(row["fingerprint"], {})}) for row in rows]
+
+
+@routes.get("/dead/{fingerprint}")
+async def list_dead(caller: Reads, fingerprint: str, limit: Limit = 100) -> list[DeadJob]:
+    """The dead jobs of one cause, the oldest first."""
+    caller.needs_fleet()
+    rows = await caller.app.database.pool.repeat(
+        lambda session: dead_jobs(session, fingerprint=fingerprint, most=limit)
+    )
+    if not rows:
+        raise NotFound(f"No job has died of {fingerprint}.")
+    return [DeadJob.model_validate({**row, "error": json.loads(row["error"])}) for row in rows]
+
+
+@routes.post("/dead/redrive", status_code=202)
+async def redrive_jobs(caller: Admins, body: Redrive) -> StartedRedrive:
+    """Leave it to a job, which tries one, then ten, then the rest, and stops when the same failure returns."""
+    caller.needs_fleet()
+    try:
+        with all_tenants():
+            started = await caller.product.redrive.start(body.selection, force=body.force)
+    except NothingChanged as error:
+        raise WrongState(str(error).replace("--force", "force")) from None
+    caller.product.notifier.notify()
+    return StartedRedrive.model_validate(started)
+
+
+@routes.post("/dead/discard", status_code=202)
+async def discard_jobs(caller: Admins, body: Discard) -> JobIds:
+    """Give them up; the reason is kept."""
+    caller.needs_fleet()
+    with all_tenants():
+        done = await discard(caller.app.database, body.selection, body.reason)
+    caller.product.notifier.notify()
+    return JobIds(jobs=done)
+
+
+# -- pauses ---------------------------------------------------------------------------------------------------------
+
+
+@routes.get("/pauses")
+async def list_pauses(caller: Reads) -> list[ActivePause]:
+    """What is held, the oldest first."""
+    caller.needs_fleet()
+    return [ActivePause.model_validate(dict(row)) for row in await caller.app.database.pool.repeat(pauses)]
+
+
+@routes.post("/pauses", status_code=201)
+async def pause(caller: Admins, body: Pause) -> Pause:
+    """Claim nothing of a queue, a kind or a share until it is resumed; what runs goes on."""
+    caller.needs_fleet()
+    await caller.app.pause(**{body.what: body.name}, reason=body.reason)
+    caller.product.notifier.notify()
+    return body
+
+
+@routes.delete("/pauses/{what}/{name:path}", status_code=204)
+async def resume(caller: Admins, what: What, name: str) -> None:
+    """End a pause."""
+    caller.needs_fleet()
+    with all_tenants():
+        resumed = await caller.app.resume(**{what: name})
+    if not resumed:
+        raise NotFound(f"The {what} {name} is not paused.")
+    caller.product.notifier.notify()

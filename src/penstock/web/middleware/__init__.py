@@ -1,0 +1,1 @@
+"""ASGI middleware of the API and its pages: request bodies, authentication, rate limits, errors."""

@@ -1,0 +1,1 @@
+"""Generators of files in deploy/, docs/ and the package, for developers. They are not part of the wheel."""
