@@ -124,7 +124,7 @@ async def asleep(side: System, observer: Any, options: dict[str, Any]) -> None:
     asyncio.get_running_loop().call_later(60, all_in.set)
     working = asyncio.create_task(side.work(options["count"]))
     await _or_failure(asyncio.create_task(all_in.wait()), working)
-    await asyncio.sleep(2)  # a beat, and what was opened for a moment is closed
+    await asyncio.sleep(2)  # a heartbeat, and what was opened for a moment is closed
     rows = await observer.fetch(
         "select application_name from pg_stat_activity where datname = current_database() and application_name <> $1",
         OBSERVER,

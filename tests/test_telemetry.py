@@ -423,7 +423,7 @@ def tracer(monkeypatch: pytest.MonkeyPatch) -> Rememberer:
 
 
 def test_a_span_has_attributes(tracer: Rememberer) -> None:
-    with span("claim", queue="cpu", slots=3, share=None, url="amqp://u:zaunkoenig@h"):
+    with span("claim", queue="cpu", slots=3, fairness_key=None, url="amqp://u:zaunkoenig@h"):
         assert trace.get_current_span() is tracer.spans[0]
     [claim] = tracer.spans
     assert (claim.name, claim.attributes) == ("claim", {"queue": "cpu", "slots": 3, "url": "amqp://u:***@h"})

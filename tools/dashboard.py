@@ -71,8 +71,13 @@ def _documents() -> Iterator[Panel]:
 
 
 def _queue() -> Iterator[Panel]:
-    lanes = fleet(metrics.DEPTH, *metrics.LANE)
-    yield Panel("Depth per lane", "short", [(f"topk(20, {lanes})", "{{queue}} {{kind}} {{share}}")], metrics.DEPTH.help)
+    lanes = fleet(metrics.READY, *metrics.LANE)
+    yield Panel(
+        "Ready jobs per lane",
+        "short",
+        [(f"topk(20, {lanes})", "{{queue}} {{kind}} {{fairness_key}}")],
+        metrics.READY.help,
+    )
     yield Panel(
         "Oldest that is served", "s", [(fleet(metrics.WAIT, "queue", "kind"), "{{queue}} {{kind}}")], metrics.WAIT.help
     )

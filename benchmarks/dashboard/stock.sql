@@ -5,7 +5,7 @@ insert into penstock.collections (name, model, chunk_size, chunk_overlap, ocr_la
 select 'collection-' || n, 'static', 1000, 100, 'en', 'en' from generate_series(1, 10) as n;
 insert into penstock.blobs (key, digest, size)
 select md5(n::text), sha256(n::text::bytea), 1000 + n from generate_series(1, 1000) as n;
-insert into penstock.lanes (queue, kind, share)
+insert into penstock.lanes (queue, kind, fairness_key)
 select 'documents', 'prepare_document', name from penstock.collections;
 create temporary table stock as
 select n, 10 * n as id, 1 + n % 10 as collection, 10 * n + 1 as job,

@@ -1,4 +1,4 @@
-"""What a worker without work costs: beats, rescue, promotion and echoes, in its process and in its backends."""
+"""What a worker without work costs: heartbeats, rescue, promotion and echoes, in its process and in its backends."""
 
 from benchmarks.measures import arenas
 from benchmarks.report import Row

@@ -75,8 +75,8 @@ def _rows(ours: list[float], servers: list[float]) -> list[Row]:
     worker, server = (1e6 * sorted(each)[len(each) // 2] for each in (ours, servers))
     rows[0].note = f"worker {worker:.0f}, server {server:.0f}, in batches of {BATCH}"
     for minutes in (5, 1):
-        share = [100 * each * COUNT / (60 * minutes) for each in both]
-        rows.append(Row(name, f"each ticks every {minutes} min", "% of a core", share))
+        fairness_key = [100 * each * COUNT / (60 * minutes) for each in both]
+        rows.append(Row(name, f"each ticks every {minutes} min", "% of a core", fairness_key))
     rows[1].judged("≤ 2", lambda value: value <= 2)
     return rows
 

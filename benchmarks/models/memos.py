@@ -100,7 +100,7 @@ async def _remember(stage: Stage, model: str, streams: int) -> tuple[float, int,
         await _say(product, streams)
         before = await _counters(address)
         began = clock()
-        await product.app.enqueue(product.app.kinds["memo.batch-check"](), share="_system")
+        await product.app.enqueue(product.app.kinds["memo.batch-check"](), fairness_key="_system")
         while await observer.fetchval(DONE) < streams:  # noqa: ASYNC110  another process writes it
             await asyncio.sleep(0.25)
         seconds = clock() - began

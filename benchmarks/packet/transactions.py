@@ -4,7 +4,7 @@ A message has two jobs: `take_message`, which makes the packet, and `prepare_pac
 each use of the pool (ledger.py). Not counted as their own are: the batch in which messages come in (one for all), claims (one
 for many jobs), steps that are kept, what is written ahead of the end (the consolidated PDF, batches of chunks), and children.
 Statements that stand alone are shown beside it; the ledger does not tell whether one of them writes. All numbered transactions
-of the database, with claims, progress and beats, are shown, too.
+of the database, with claims, progress and heartbeats, are shown, too.
 """
 
 import asyncio
@@ -36,7 +36,9 @@ async def measure(stage: Stage) -> list[Row]:
     looks = Row(
         "transactions", "single statements beside them", "statements", [], note="some may write: not told apart"
     )
-    every = Row("transactions", "numbered ones of the whole database", "transactions", [], note="claims and beats, too")
+    every = Row(
+        "transactions", "numbered ones of the whole database", "transactions", [], note="claims and heartbeats, too"
+    )
     longest = Row("transactions", "longest hold of a connection", "ms", [])
     for _ in range(stage.scale.rounds):
         uses, numbered = await _count(stage)

@@ -7,7 +7,7 @@ from benchmarks.cost import clock
 from benchmarks.systems import System
 from penstock import Penstock
 
-LANE = "insert into penstock.lanes (queue, kind, share) values ('default', $1, 'default') on conflict do nothing"
+LANE = "insert into penstock.lanes (queue, kind, fairness_key) values ('default', $1, 'default') on conflict do nothing"
 
 
 class Side(System):

@@ -40,7 +40,7 @@
         ├── Transient               try again, with backoff (so is every exception that is not listed here)
         │   └── Unavailable         the other side of a limit is away: not charged, unless it answers others
         ├── RateLimited             try again after `retry_after`; not charged
-        │   ├── QueueFull           `enqueue` beyond the maximum size (`depth`) of a lane or queue
+        │   ├── QueueFull           `enqueue` beyond the maximum size (`max_queue_size`) of a lane or queue
         │   └── Resting             a dependency is left alone: its breaker is open, or it asked for it
         ├── ResourceLimit           memory or time ran out: fewer tries, and alone
         ├── Permanent               never again: encrypted, corrupt, unsupported

@@ -74,13 +74,13 @@ class Product:
         self.llm = LlmRequests(self.app)
         self.redrive = RedriveDeadLetters(self.app, self.notifier)
         limits = self.settings.limits
-        self.app.job(queue=QUEUE, timeout="1h", retries=3, depth=limits.waiting)(preparing.prepare_document)
+        self.app.job(queue=QUEUE, timeout="1h", retries=3, max_queue_size=limits.waiting)(preparing.prepare_document)
         self.app.job(queue=QUEUE, timeout="1h", retries=3)(preparing.ocr_pages)
         preparing.ocr_call = self.app.kinds["ocr_pages"]
         taking = HandleMessage(self.inbox, self.fetcher, self.packets, self.notifier)
         self.app.job(queue=INBOX_QUEUE, timeout="1h", retries=5)(taking.take_message)
         packing = PreparePacket(self.app, self.store, self.sandboxes, preparing, self.notifier)
-        self.app.job(queue=QUEUE, timeout="6h", retries=3, depth=limits.waiting)(packing.prepare_packet)
+        self.app.job(queue=QUEUE, timeout="6h", retries=3, max_queue_size=limits.waiting)(packing.prepare_packet)
         declare_crawls(self.app, self.fetcher, self.sandboxes, self.intake, self.notifier)
         removal = RemoveDocuments(self.app, self.store)
         self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=3)(removal.remove_documents)

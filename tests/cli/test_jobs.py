@@ -102,7 +102,7 @@ async def test_pause_and_resume(application: Application) -> None:
     assert await application.penstock("resume", "--kind", "greet") == (0, "The kind greet goes on.\n")
     await application.until_state(job, "done")
     assert await application.ask("resume", "--kind", "greet") == {"resumed": False, "what": "kind", "name": "greet"}
-    assert (await application.ask("pause", "--share", "Müller & Söhne"))["paused"]["name"] == "Müller & Söhne"
+    assert (await application.ask("pause", "--fairness-key", "Müller & Söhne"))["paused"]["name"] == "Müller & Söhne"
 
 
 async def test_fleet(application: Application) -> None:

@@ -47,7 +47,7 @@ async def test_limits(application: Application) -> None:
     assert 'penstock_limit_granted{limit="llm"} 4.0' in metrics
     assert 'penstock_breaker_open{limit="ocr"} 1.0' in metrics
     assert 'penstock_breaker_open{limit="llm"} 0.0' in metrics
-    assert 'penstock_limit_level{limit="llm"} ' in metrics
+    assert 'penstock_limit_concurrency{limit="llm"} ' in metrics
 
     waiting = await application.enqueue("read")
     _, said = await application.penstock("why", str(waiting))

@@ -13,11 +13,11 @@ async def test_the_list() -> None:
     assert code == 0, said
     found = {metric["name"]: metric for metric in json.loads(said)}
     assert list(found) == sorted(found)
-    assert found["penstock_lane_depth"] == {
-        "name": "penstock_lane_depth",
+    assert found["penstock_lane_ready_jobs"] == {
+        "name": "penstock_lane_ready_jobs",
         "type": "gauge",
         "words": "Ready jobs, counted to 10,000 over the first 200 lanes, but to 100 in each",
-        "labels": ["queue", "kind", "share"],
+        "labels": ["queue", "kind", "fairness_key"],
         "fleet": True,
     }
     code, said = await penstock("metrics", "list")

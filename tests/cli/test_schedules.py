@@ -16,8 +16,8 @@ app.schedule("often", "every 1s", greet(name="often"))
 )
 
 
-async def add(application: Application, name: str, rule: str = "0 0 1 1 *", share: str = "_system") -> None:
-    await application.client.add_schedule(name, rule, Kind("greet", anything)(name="Ada"), share=share)
+async def add(application: Application, name: str, rule: str = "0 0 1 1 *", fairness_key: str = "_system") -> None:
+    await application.client.add_schedule(name, rule, Kind("greet", anything)(name="Ada"), fairness_key=fairness_key)
 
 
 async def test_what_a_worker_declares_is_listed_fired_and_counted(application: Application) -> None:
@@ -33,7 +33,7 @@ async def test_what_a_worker_declares_is_listed_fired_and_counted(application: A
     first, line, _ = said.splitlines()
     assert first.split() == [
         "name",
-        "share",
+        "fairness_key",
         "rule",
         "zone",
         "kind",
@@ -64,11 +64,11 @@ async def test_run_pause_resume_remove(application: Application) -> None:
     job = (await application.ask("schedule", "run", "report"))["job"]
     [row] = await application.run("select state::text, args from penstock.jobs where id = $1", job)
     assert (row["state"], row["args"]) == ("ready", '{"name":"Ada"}')
-    said = "The schedule report of the share _system"
+    said = "The schedule report of the fairness key _system"
     assert await application.penstock("schedule", "pause", "report") == (0, f"{said} is paused.\n")
     assert await application.ask("schedule", "pause", "report") == {
         "schedule": "report",
-        "share": "_system",
+        "fairness_key": "_system",
         "paused": False,
     }
     assert await application.run("select from penstock.schedules where paused_at is not null")
@@ -82,13 +82,13 @@ async def test_run_pause_resume_remove(application: Application) -> None:
     [
         (("run", "raport"), "There is no schedule raport: did you mean report?"),
         (("pause", "nothing"), "There is no schedule nothing: `penstock schedule list` shows all."),
-        (("resume", "report"), "Several shares have a schedule report (acme, zeta): say --share."),
-        (("remove", "report", "--share", "beta"), "The share beta has no schedule report: acme, zeta"),
+        (("resume", "report"), "Several fairness keys have a schedule report (acme, zeta): say --fairness-key."),
+        (("remove", "report", "--fairness-key", "beta"), "The fairness key beta has no schedule report: acme, zeta"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 async def test_a_name_that_is_not_there(application: Application, command: tuple[str, ...], sentence: str) -> None:
-    await add(application, "report", share="acme")
-    await add(application, "report", share="zeta")
+    await add(application, "report", fairness_key="acme")
+    await add(application, "report", fairness_key="zeta")
     code, said = await application.penstock("schedule", *command)
     assert (code, sentence in said, "Traceback" in said) == (2, True, False), said

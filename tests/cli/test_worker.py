@@ -52,7 +52,7 @@ async def test_sigint_gives_back_at_once(application: Application) -> None:
     os.kill(worker.pid, signal.SIGINT)
     assert await worker.end() == 0
     assert time.monotonic() - began < 15, "the drain would take 20 s"
-    [row] = await application.run("select state, failures, suspect from penstock.jobs where id = $1", job)
+    [row] = await application.run("select state, failures, quarantined from penstock.jobs where id = $1", job)
     assert tuple(row) == ("ready", 0, False), "nothing is charged"
 
 
@@ -155,8 +155,8 @@ async def test_the_port_tells_what_the_process_does(application: Application) ->
     assert samples["penstock_fenced_writes_total"] == 0
     assert samples["penstock_loop_lag_seconds"] < 1
     assert samples["penstock_workers_alive"] == 1
-    assert samples["penstock_lane_depth kind=rest queue=slow share=default"] == len(waiting)
-    assert samples["penstock_lane_oldest_seconds kind=rest queue=slow share=default"] < 60
+    assert samples["penstock_lane_ready_jobs kind=rest queue=slow fairness_key=default"] == len(waiting)
+    assert samples["penstock_lane_oldest_seconds kind=rest queue=slow fairness_key=default"] < 60
 
 
 async def test_not_ready_when_the_database_is_away(application: Application, database_url: DatabaseUrl) -> None:
@@ -172,7 +172,7 @@ async def test_not_ready_when_the_database_is_away(application: Application, dat
         )
         assert "PostgreSQL" in await until_status(address, 503)
         assert (await fetch(address, "/health/live"))[0] == 200
-        assert "penstock_lane_depth" not in (await fetch(address, "/metrics"))[1], "absent rather than old"
+        assert "penstock_lane_ready_jobs" not in (await fetch(address, "/metrics"))[1], "absent rather than old"
     finally:
         await admin.execute(f"alter database {name} allow_connections true")
         await admin.close()

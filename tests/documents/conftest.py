@@ -124,7 +124,7 @@ async def app(database_url: DatabaseUrl, tmp_path: Path) -> AsyncIterator[Pensto
         pool={"size": 4, "warm": 1, "hold_limit": timedelta(seconds=2)},
         limits={"bytes": "1MB"},
     )
-    app.job(queue="documents", depth=app.settings.limits.waiting)(prepare_document)
+    app.job(queue="documents", max_queue_size=app.settings.limits.waiting)(prepare_document)
     async with app:
         yield app
 

@@ -216,7 +216,7 @@ async def test_a_document_should_end_when_those_of_its_size_did(document_queue: 
         await document_queue.add(f"{number}.txt", b"x" * (500_000 + number if large else 100 + number))
         job = await document_queue.claim_one()
         await document_queue.job_queue.advance(60 if large else 6)
-        await document_queue.job_queue.beat(await document_queue.worker())
+        await document_queue.job_queue.heartbeat(await document_queue.worker())
         await document_queue.publish(job)
     made = await document_queue.add("a.txt", b"y" * 520_000)
     await document_queue.claim_one()
@@ -231,7 +231,7 @@ async def test_its_life_with_the_time_between(document_queue: DocumentQueue) -> 
     await document_queue.job_queue.advance(90)
     job = await document_queue.claim_one()
     await document_queue.job_queue.advance(30)
-    await document_queue.job_queue.beat(await document_queue.worker())
+    await document_queue.job_queue.heartbeat(await document_queue.worker())
     await document_queue.publish(job)
     life = await show_timeline(document_queue.app, made.id)
     assert [each.event for each in life] == ["accepted", "attempt", "ready"]

@@ -64,7 +64,7 @@ async def test_the_reply_says_whether_a_worker_serves_it(document_queue: Documen
     assert (await document_queue.add("1")).message == "accepted"
     await document_queue.job_queue.advance(3600)
     assert not (await document_queue.add("2")).served  # silent for longer than its lease
-    await document_queue.job_queue.beat(worker)
+    await document_queue.job_queue.heartbeat(worker)
     assert (await document_queue.add("3")).served
     await document_queue.run("update penstock.workers set draining = true")
     assert not (await document_queue.add("4")).served
@@ -193,7 +193,7 @@ async def test_an_empty_document_is_accepted(document_queue: DocumentQueue) -> N
 
 async def test_a_deep_queue_refuses(database_url: DatabaseUrl, tmp_path: Path) -> None:
     app = Penstock(database_url=database_url, home=tmp_path, limits={"waiting": 2})
-    app.job(queue="documents", depth=app.settings.limits.waiting)(prepare_document)
+    app.job(queue="documents", max_queue_size=app.settings.limits.waiting)(prepare_document)
     from penstock.blobs import open_store
 
     async with app:
@@ -244,7 +244,7 @@ async def test_tenants_do_not_see_each_other(document_queue: DocumentQueue) -> N
     with pytest.raises(NotFound):
         await document_queue.show(theirs.id)
     assert len(await document_queue.rows("blobs")) == 2
-    assert {job.share for job in await document_queue.claim()} == {"files", "acme/files"}
+    assert {job.fairness_key for job in await document_queue.claim()} == {"files", "acme/files"}
 
 
 # -- replacing ------------------------------------------------------------------------------------------------------

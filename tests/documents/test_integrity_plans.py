@@ -39,8 +39,8 @@ PAGES: dict[str, tuple[Any, dict[str, Any]]] = {
     "folded vectors": (about("next_pairs", "folded_vectors_static"), {"collection": 1, "version": 500, "most": 50}),
     "postings": (leftovers.sql.next_postings, {"collection": 1, "bucket": 0, "version": 2000, "first": 0, "most": 50}),
     "open": (finding.sql.list_open, {"name": "live", "most": 50}),
-    "waiting": (reconcile_sql.waiting, {"after": 31000, "bite": 50}),
-    "fresh orphans": (reconcile_sql.orphans, {"bite": 50}),
+    "waiting": (reconcile_sql.waiting, {"after": 31000, "batch": 50}),
+    "fresh orphans": (reconcile_sql.orphans, {"batch": 50}),
 }
 
 

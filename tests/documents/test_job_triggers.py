@@ -143,7 +143,7 @@ async def test_a_poison_job_fails_its_document(document_queue: DocumentQueue) ->
     for _ in range(DEATHS_ALLOWED):
         assert await document_queue.status(accepted.id) == "processing"
         worker = await document_queue.job_queue.worker(document_queue.kind)
-        assert await document_queue.job_queue.claimers[worker].claim_suspect(["documents"])
+        assert await document_queue.job_queue.claimers[worker].claim_quarantined(["documents"])
         await document_queue.job_queue.lose(worker)
     shown = await document_queue.show(accepted.id)
     assert (shown.status, dict(shown.error or {})["class"]) == ("failed", "Poison")

@@ -53,7 +53,7 @@ async def app(database_url: DatabaseUrl, tmp_path: Path) -> AsyncIterator[Pensto
         pool={"size": 4, "warm": 1, "hold_limit": timedelta(seconds=2)},
         models={"other": NOWHERE, "third": NOWHERE},
     )
-    app.job(queue="documents", depth=app.settings.limits.waiting)(prepare_document)
+    app.job(queue="documents", max_queue_size=app.settings.limits.waiting)(prepare_document)
     app.job(queue="models")(reembed_collection)
     app.job(queue="upkeep")(forget_vectors)
     async with app:

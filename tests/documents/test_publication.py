@@ -42,7 +42,7 @@ async def test_work_has_all_that_the_pipeline_needs(document_queue: DocumentQueu
         assert await load_work(session, made.id, shown.version_id + 1) is None
         assert await load_work(session, made.id + 1, shown.version_id) is None
     assert (work.blob_key, work.size, work.name, work.depth, work.live) == (shown.key, 5, "a.txt", 0, None)
-    assert (work.collection_name, work.share, work.model, work.chunk_size) == ("files", "files", "static", 1000)
+    assert (work.collection_name, work.fairness_key, work.model, work.chunk_size) == ("files", "files", "static", 1000)
     assert work.metadata == {"n": 1}
     await delete_document(document_queue.app, made.id)
     async with document_queue.app.database.pool.session() as session:
@@ -96,7 +96,7 @@ async def test_counts_are_added_up_while_others_add(document_queue: DocumentQueu
 
     async def compact() -> None:
         for _ in range(20):
-            await compact_tallies(document_queue.app.database, bite=60)
+            await compact_tallies(document_queue.app.database, batch=60)
 
     await asyncio.gather(add(), compact(), compact())
     assert await tally(document_queue) == (500, 1000, 1500, 0)

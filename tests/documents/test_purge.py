@@ -316,7 +316,7 @@ async def test_a_document_that_is_not_due_is_left_alone(document_queue: Document
 async def test_what_is_restored_meanwhile_is_not_removed(
     document_queue: DocumentQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The row of removals is the fence of each bite."""
+    """The row of removals is the fence of each batch."""
     made = await fill(document_queue)
     await delete_document(document_queue.app, made.id)
     async with document_queue.app.database.pool.session() as session:

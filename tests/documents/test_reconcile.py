@@ -27,7 +27,7 @@ async def test_many_that_wait_are_looked_at_in_pages(document_queue: DocumentQue
     await document_queue.run(
         "delete from penstock.jobs where id in (select job_id from penstock.documents where id = any ($1))", numbers[3:]
     )
-    assert (await reconcile(document_queue.app.database, bite=2)).failed == 2
+    assert (await reconcile(document_queue.app.database, batch=2)).failed == 2
     assert [await document_queue.status(number) for number in numbers] == ["queued"] * 3 + ["failed"] * 2
 
 

@@ -36,7 +36,7 @@ async def app(database_url: DatabaseUrl, tmp_path: Path) -> AsyncIterator[Pensto
     app = Penstock(
         database_url=database_url, home=tmp_path, pool={"size": 4, "warm": 1}, documents={"restore_within": "1h"}
     )
-    app.job(queue="documents", depth=app.settings.limits.waiting)(prepare_document)
+    app.job(queue="documents", max_queue_size=app.settings.limits.waiting)(prepare_document)
     async with app:
         yield app
 

@@ -1,4 +1,4 @@
-"""The queue without workers: tests claim, settle, beat and rescue by hand, and move the clock."""
+"""The queue without workers: tests claim, settle, heartbeat and rescue by hand, and move the clock."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -50,8 +50,8 @@ class JobQueue:
             claimer.close()
         self.claimers.clear()
 
-    async def claim_suspect(self, worker_id: int) -> Job | None:
-        return await self.claimers[worker_id].claim_suspect(["default"])
+    async def claim_quarantined(self, worker_id: int) -> Job | None:
+        return await self.claimers[worker_id].claim_quarantined(["default"])
 
     async def run(self, query: str, *arguments: Any) -> list[Record]:
         async with self.database.pool.session() as session:
@@ -98,9 +98,9 @@ class JobQueue:
         lanes = partial(self.lanes.ids, self.database)
         return Context(job, kind, Runtime(pool, Settler(pool, worker_id), worker_id, code, lanes, nobody))
 
-    async def beat(self, worker_id: int) -> Record | None:
+    async def heartbeat(self, worker_id: int) -> Record | None:
         async with self.database.pool.session() as session:
-            return await fleet_sql.beat.first(session, worker_id=worker_id, draining=False, load="{}")
+            return await fleet_sql.heartbeat.first(session, worker_id=worker_id, draining=False, load="{}")
 
     async def look(self, worker_id: int = 0) -> list[int]:
         """One round of every worker's duty: who is gone, by the lock or by the lease."""
@@ -114,7 +114,9 @@ class JobQueue:
 
     async def lose(self, worker_id: int) -> None:
         """The worker's lease ends, and its jobs are taken back."""
-        await self.run("update penstock.workers set beat_at = beat_at - interval '1 hour' where id = $1", worker_id)
+        await self.run(
+            "update penstock.workers set heartbeat_at = heartbeat_at - interval '1 hour' where id = $1", worker_id
+        )
         assert worker_id in await self.look()
         await self.rescue(worker_id)
 

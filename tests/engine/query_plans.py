@@ -22,7 +22,7 @@ async def prepare(job_queue: JobQueue, statistics: str, rows: int = 20_000) -> N
         await job_queue.run("analyze penstock.jobs")
     for number in range(50):
         await job_queue.run(
-            "insert into penstock.lanes (queue, kind, share) values ('default', 'nothing', $1)", f"s{number}"
+            "insert into penstock.lanes (queue, kind, fairness_key) values ('default', 'nothing', $1)", f"s{number}"
         )
     await job_queue.worker()
     await job_queue.run(FILL, "ready", rows)

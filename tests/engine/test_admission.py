@@ -35,11 +35,11 @@ async def app(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     monkeypatch.setattr("penstock.engine.admission.FRESH", 0.0)
     monkeypatch.setattr("penstock.engine.admission.COST", 0)
     made = Penstock(home=settings.home, database_url=settings.database_url, pool__size=4)
-    made.job(name="shallow", depth=3)(do_nothing)
+    made.job(name="shallow", max_queue_size=3)(do_nothing)
     made.job(name="deep")(do_nothing)
     made.job(name="narrow", queue="llm")(do_nothing)
     made.job(name="wide", queue="llm")(do_nothing)
-    made.queue("llm", depth=4)
+    made.queue("llm", max_queue_size=4)
     async with made:
         yield made
 
@@ -59,11 +59,11 @@ async def test_a_full_lane_refuses(app: Penstock) -> None:
     with pytest.raises(QueueFull) as refused:
         await app.enqueue(shallow(app))
     assert str(refused.value) == (
-        "The lane shallow of default in the queue default is full: at least 3 jobs wait in it, and its depth is 3. "
+        "The lane shallow of default in the queue default is full: at least 3 jobs wait in it, and its maximum size is 3. "
         "Try again in 5 s."
     )
     assert refused.value.retry_after == timedelta(seconds=5)
-    await app.enqueue(shallow(app), share="somebody else")
+    await app.enqueue(shallow(app), fairness_key="somebody else")
     for _ in range(5):
         await app.enqueue(app.kinds["deep"]())
     assert await run(app, "select count(*) from penstock.jobs") == 9
@@ -100,8 +100,10 @@ async def test_enqueue_many_is_all_or_nothing(app: Penstock) -> None:
         await app.enqueue_many([shallow(app), app.kinds["deep"](), shallow(app)])
     assert await run(app, "select count(*) from penstock.jobs") == 2
     await app.enqueue_many([shallow(app), *[app.kinds["deep"]()] * 10])
-    with pytest.raises(BadJob, match=r"4 jobs never fit into the lane shallow .* whose depth is 3: put in fewer"):
-        await app.enqueue_many([shallow(app)] * 4, share="other")
+    with pytest.raises(
+        BadJob, match=r"4 jobs never fit into the lane shallow .* whose maximum size is 3: enqueue fewer"
+    ):
+        await app.enqueue_many([shallow(app)] * 4, fairness_key="other")
 
 
 async def test_in_a_transaction(app: Penstock) -> None:
@@ -121,9 +123,9 @@ async def test_in_a_transaction(app: Penstock) -> None:
 
 
 async def test_transactions_with_the_whole_pool_do_not_wait_for_each_other(app: Penstock) -> None:
-    async def one(share: str) -> None:
+    async def one(fairness_key: str) -> None:
         async with app.transaction() as tx:
-            await app.enqueue(shallow(app), tx=tx, share=share)
+            await app.enqueue(shallow(app), tx=tx, fairness_key=fairness_key)
 
     async with asyncio.timeout(5):
         await asyncio.gather(*(one(f"share {n % 10}") for n in range(20)))
@@ -144,11 +146,11 @@ async def test_a_transaction_does_not_wait_for_somebody_who_needs_its_connection
 async def test_a_queue_has_a_depth_over_all_its_lanes(app: Penstock) -> None:
     narrow, wide = app.kinds["narrow"], app.kinds["wide"]
     await app.enqueue(narrow())
-    await app.enqueue(wide(), share="a", run_in="1h")
-    await app.enqueue(wide(), share="b", priority=3)
-    await app.enqueue(narrow(), share="b")
-    with pytest.raises(QueueFull, match="The queue llm is full: at least 4 jobs wait in it, and its depth is 4"):
-        await app.enqueue(wide(), share="new")
+    await app.enqueue(wide(), fairness_key="a", run_in="1h")
+    await app.enqueue(wide(), fairness_key="b", priority=3)
+    await app.enqueue(narrow(), fairness_key="b")
+    with pytest.raises(QueueFull, match="The queue llm is full: at least 4 jobs wait in it, and its maximum size is 4"):
+        await app.enqueue(wide(), fairness_key="new")
     await app.enqueue(shallow(app))
 
 
@@ -206,26 +208,26 @@ async def test_a_look_walks_indexes(job_queue: JobQueue, statistics: str) -> Non
 def test_when_to_try_again() -> None:
     look = WaitingCount()
     assert look.retry_after(1) == timedelta(seconds=5), "nothing was seen yet"
-    look.note(100, 0, began=10.0, depth=100)
-    look.note(100, 0, began=11.0, depth=100)
+    look.note(100, 0, began=10.0, max_queue_size=100)
+    look.note(100, 0, began=11.0, max_queue_size=100)
     assert look.retry_after(1) == timedelta(seconds=5), "both stopped counting at the bound"
-    look.note(80, 0, began=12.0, depth=100)
+    look.note(80, 0, began=12.0, max_queue_size=100)
     assert look.retry_after(100) == timedelta(seconds=5), "20 a second"
     assert look.retry_after(1) == timedelta(seconds=1), "not sooner"
     assert look.retry_after(100_000) == timedelta(seconds=60), "not later"
     look = WaitingCount()
-    look.note(50, 0, began=10.0, depth=100)
+    look.note(50, 0, began=10.0, max_queue_size=100)
     look.added = 10
-    look.note(60, 10, began=40.0, depth=100)
+    look.note(60, 10, began=40.0, max_queue_size=100)
     assert (look.waiting, look.retry_after(1)) == (60, timedelta(seconds=30)), "nothing has gone for so long"
 
 
-@pytest.mark.parametrize("depth", [0, -1, 2.5, "10", True])
-def test_nonsense(depth: Any) -> None:
+@pytest.mark.parametrize("max_queue_size", [0, -1, 2.5, "10", True])
+def test_nonsense(max_queue_size: Any) -> None:
     app = Penstock()
     with pytest.raises(BadJob, match="use a whole number from 1 on"):
-        app.job(depth=depth)(do_nothing)
+        app.job(max_queue_size=max_queue_size)(do_nothing)
     with pytest.raises(BadJob, match="use a whole number from 1 on"):
-        app.queue("llm", depth=depth)
+        app.queue("llm", max_queue_size=max_queue_size)
     with pytest.raises(BadJob, match="cannot be the name of a queue"):
-        app.queue("llm!", depth=1)
+        app.queue("llm!", max_queue_size=1)

@@ -134,7 +134,7 @@ async def test_a_worker_opens_no_more_than_it_needs(limited_role: LimitedRole) -
     @app.job()
     async def crowd(ctx: Context, n: int) -> None:
         nonlocal done
-        await app.enqueue_many([last()], share=f"share {n}")
+        await app.enqueue_many([last()], fairness_key=f"share {n}")
         done += 1
 
     @app.job()

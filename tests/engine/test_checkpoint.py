@@ -129,7 +129,7 @@ async def test_a_taken_over_attempt_keeps_nothing(job_queue: JobQueue) -> None:
     context, worker = await attempt(job_queue)
     await job_queue.lose(worker)
     healthy = await job_queue.worker()
-    job = await job_queue.claim_suspect(healthy)
+    job = await job_queue.claim_quarantined(healthy)
     assert job is not None
     await job_queue.context(job, healthy).step("where", lambda: "here")
     with pytest.raises(LeaseLost):
@@ -144,7 +144,7 @@ async def test_no_rescue_comes_between_the_fence_and_the_keeping(job_queue: JobQ
             tx, id=context.job.id, attempt=1, worker_id=context.runtime.worker_id, scope="s", step="a", version=1,
             digest=b"", own=True, format="json", content=b"", seconds=0,
         )  # fmt: skip
-        await job_queue.run("update penstock.workers set beat_at = beat_at - interval '1 hour'")
+        await job_queue.run("update penstock.workers set heartbeat_at = heartbeat_at - interval '1 hour'")
         assert await job_queue.rescue(context.runtime.worker_id) == set()
 
 

@@ -27,7 +27,7 @@ from tests.slow import examples
 
 ENGINE = Path(claim.__file__).parent
 # Some live worker would take it, now or when its turn comes.
-CLAIMABLE = frozenset({"open", "behind", "suspect", "permits in use"})
+CLAIMABLE = frozenset({"open", "behind", "quarantined", "permits in use"})
 
 
 async def why(job_queue: JobQueue, job_id: int) -> Explanation:
@@ -81,7 +81,7 @@ async def test_only_draining_workers(job_queue: JobQueue) -> None:
 async def test_next_and_behind(job_queue: JobQueue) -> None:
     first, second, third = await job_queue.enqueue(nothing(), nothing(), nothing())
     [urgent] = await job_queue.enqueue(nothing(), priority=-7)
-    await job_queue.enqueue(nothing(), share="other")
+    await job_queue.enqueue(nothing(), fairness_key="other")
     await job_queue.worker()
     assert (await why(job_queue, urgent)).because == "open"
     assert "is behind 1 job in its lane (default, nothing, default)" in (await why(job_queue, first)).sentence
@@ -97,7 +97,7 @@ async def test_far_behind_is_counted_to_a_thousand(job_queue: JobQueue) -> None:
     assert "behind more than 1,000 jobs" in (await why(job_queue, jobs[1100])).sentence
 
 
-@pytest.mark.parametrize(("what", "name"), [("queue", "default"), ("kind", "nothing"), ("share", "default")])
+@pytest.mark.parametrize(("what", "name"), [("queue", "default"), ("kind", "nothing"), ("fairness_key", "default")])
 async def test_paused(job_queue: JobQueue, what: str, name: str) -> None:
     [job] = await job_queue.enqueue()
     await job_queue.worker()
@@ -119,7 +119,7 @@ async def test_running(job_queue: JobQueue) -> None:
     await job_queue.run("update penstock.jobs set progress = $1 where id = $2", progress, job.id)
     said = await why(job_queue, job.id)
     assert (said.state, said.because) == ("running", "running")
-    assert "in attempt 1; progress 3 of 10 (pages); the worker's last beat was" in said.sentence
+    assert "in attempt 1; progress 3 of 10 (pages); the worker's last heartbeat was" in said.sentence
     await job_queue.run("update penstock.jobs set cancelling = true where id = $1", job.id)
     said = await why(job_queue, job.id)
     assert said.because == "cancelling"
@@ -141,11 +141,11 @@ async def test_running_on_a_lost_worker_then_a_suspect(job_queue: JobQueue) -> N
 
     await job_queue.rescue(worker)
     said = await why(job_queue, first.id)
-    assert said.because == "suspect"
+    assert said.because == "quarantined"
     assert "ran when its worker was lost; such jobs run one at a time per worker" in said.sentence
     assert "1 other is before it" in (await why(job_queue, second.id)).sentence
-    await job_queue.claim_suspect(other)
-    assert (await why(job_queue, second.id)).because == "suspects busy"
+    await job_queue.claim_quarantined(other)
+    assert (await why(job_queue, second.id)).because == "quarantine busy"
 
 
 async def test_later(job_queue: JobQueue) -> None:
@@ -167,7 +167,9 @@ async def test_later(job_queue: JobQueue) -> None:
     await job_queue.run("insert into penstock.pauses (what, name, reason) values ('kind', 'nothing', 'why not')")
     assert "Then it will wait because the kind nothing is paused" in (await why(job_queue, failed.id)).sentence
     await job_queue.advance(600)
-    assert "it is due, and the next beat of any worker makes it ready" in (await why(job_queue, failed.id)).sentence
+    assert (
+        "it is due, and the next heartbeat of any worker makes it ready" in (await why(job_queue, failed.id)).sentence
+    )
 
 
 async def test_due_without_a_worker(job_queue: JobQueue) -> None:
@@ -247,7 +249,7 @@ async def test_all_permits_in_use(job_queue: JobQueue) -> None:
     said = await why(job_queue, job)
     assert said.because == "permits in use"
     assert "19 of 20 permits are in use" in said.sentence
-    assert "and more calls at once are not dared yet (level 1.0, 1.0)" in said.sentence
+    assert "and more concurrent calls are not allowed yet (concurrency limit 1.0, 1.0)" in said.sentence
     await job_queue.run("update penstock.allotments set level = 8 where worker_id = $1", second)
     assert (await why(job_queue, job)).because == "open"
 
@@ -303,20 +305,20 @@ class Fellow:
     granted: int | None = None  # of the limit that the kind b uses, two permits for each job
     probes: bool = False
 
-    def may_take(self, lane: LaneKey, pauses: frozenset[tuple[str, str]], *, suspect: bool, broken: bool) -> bool:
-        queue, kind, share = lane
-        if self.gone or self.draining or pauses & {("queue", queue), ("kind", kind), ("share", share)}:
+    def may_take(self, lane: LaneKey, pauses: frozenset[tuple[str, str]], *, quarantined: bool, broken: bool) -> bool:
+        queue, kind, fairness_key = lane
+        if self.gone or self.draining or pauses & {("queue", queue), ("kind", kind), ("fairness_key", fairness_key)}:
             return False
         if kind == "b" and ((self.granted or 0) < 2 or (broken and not self.probes)):
             return False
-        return queue in self.queues and kind in self.kinds and not (suspect and self.runs_a_suspect)
+        return queue in self.queues and kind in self.kinds and not (quarantined and self.runs_a_suspect)
 
 
 @dataclass(frozen=True)
 class World:
     """What is in the database, and what it must mean."""
 
-    jobs: tuple[tuple[LaneKey, int, bool], ...]  # lane, priority, suspect
+    jobs: tuple[tuple[LaneKey, int, bool], ...]  # lane, priority, quarantined
     fellows: tuple[Fellow, ...]
     pauses: frozenset[tuple[str, str]]
     broken: bool = False  # the breaker of that limit is open
@@ -325,8 +327,11 @@ class World:
         """The jobs, by their place, that some worker would take."""
         return {
             place
-            for place, (lane, _, suspect) in enumerate(self.jobs)
-            if any(fellow.may_take(lane, self.pauses, suspect=suspect, broken=self.broken) for fellow in self.fellows)
+            for place, (lane, _, quarantined) in enumerate(self.jobs)
+            if any(
+                fellow.may_take(lane, self.pauses, quarantined=quarantined, broken=self.broken)
+                for fellow in self.fellows
+            )
         }
 
 
@@ -336,7 +341,11 @@ def some(names: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
 
 LANES = st.tuples(st.sampled_from(QUEUES), st.sampled_from(KINDS), st.sampled_from(SHARES))
 PAUSES = st.sampled_from(
-    [*(("queue", name) for name in QUEUES), *(("kind", name) for name in KINDS), *(("share", name) for name in SHARES)]
+    [
+        *(("queue", name) for name in QUEUES),
+        *(("kind", name) for name in KINDS),
+        *(("fairness_key", name) for name in SHARES),
+    ]
 )
 WORLDS = st.builds(
     World,
@@ -397,7 +406,7 @@ async def build(job_queue: JobQueue, world: World) -> list[int]:
             )
         if fellow.runs_a_suspect:
             await job_queue.run(
-                """insert into penstock.jobs (lane, args, state, suspect, worker_id, claimed_at)
+                """insert into penstock.jobs (lane, args, state, quarantined, worker_id, claimed_at)
                 values (0, '{}', 'running', true, $1, penstock.now())""",
                 worker["id"],
             )
@@ -405,12 +414,12 @@ async def build(job_queue: JobQueue, world: World) -> list[int]:
         await job_queue.run("insert into penstock.pauses (what, name, reason) values ($1, $2, 'test')", what, name)
     ids = await job_queue.lanes.ids(job_queue.database, (lane for lane, _, _ in world.jobs))
     rows = await job_queue.run(
-        """insert into penstock.jobs (lane, priority, suspect, args)
-        select lane, priority, suspect, '{}' from unnest($1::int[], $2::smallint[], $3::boolean[])
-          with ordinality as new(lane, priority, suspect, turn) order by turn returning id""",
+        """insert into penstock.jobs (lane, priority, quarantined, args)
+        select lane, priority, quarantined, '{}' from unnest($1::int[], $2::smallint[], $3::boolean[])
+          with ordinality as new(lane, priority, quarantined, turn) order by turn returning id""",
         [ids[lane] for lane, _, _ in world.jobs],
         [priority for _, priority, _ in world.jobs],
-        [suspect for _, _, suspect in world.jobs],
+        [quarantined for _, _, quarantined in world.jobs],
     )
     return [row["id"] for row in rows]
 
@@ -422,12 +431,12 @@ async def claimed_by_somebody(job_queue: JobQueue) -> set[int]:
         claimer = Claimer(job_queue.database, Lanes(), row["id"])
         while jobs := await claimer.claim(dict.fromkeys(QUEUES, 10)):
             taken |= {job.id for job in jobs}
-        while suspect := await claimer.claim_suspect(QUEUES):
-            taken.add(suspect.id)
-            await job_queue.run(  # aside, or it would keep the other suspects from their turn
+        while quarantined := await claimer.claim_quarantined(QUEUES):
+            taken.add(quarantined.id)
+            await job_queue.run(  # aside, or it would keep the other quarantined jobs from their turn
                 "update penstock.jobs set state = 'dead', error = '{}', fingerprint = '', worker_id = null, claimed_at = null "
                 "where id = $1",
-                suspect.id,
+                quarantined.id,
             )
         await job_queue.run(
             "update penstock.jobs set state = 'ready', worker_id = null, claimed_at = null, error = null, fingerprint = null "
@@ -453,7 +462,7 @@ async def test_why_and_the_claim_never_disagree(job_queue: JobQueue, world: Worl
 
 GATES: list[tuple[str, Callable[[str], str]]] = [
     ("no pauses", lambda text: text.replace("when pause.since is not null then 'paused'", "")),
-    ("a pause of a share", lambda text: text.replace(", ('share', lane.share)", "")),
+    ("a pause of a fairness key", lambda text: text.replace(", ('fairness_key', lane.fairness_key)", "")),
     ("any queue", lambda text: text.replace("lane.queue = any (worker.queues) and ", "")),
     ("any kind", lambda text: text.replace(" and lane.kind = any (worker.kinds)", "")),
     ("draining workers, too", lambda text: text.replace("when worker.draining then 'draining'", "")),
@@ -461,7 +470,9 @@ GATES: list[tuple[str, Callable[[str], str]]] = [
     ("a breaker", lambda text: text.replace("bound.opened_at is not null and (", "false and (")),
 ]
 FULL = World(
-    jobs=tuple(((queue, kind, share), 0, False) for queue in QUEUES for kind in KINDS for share in SHARES),
+    jobs=tuple(
+        ((queue, kind, fairness_key), 0, False) for queue in QUEUES for kind in KINDS for fairness_key in SHARES
+    ),
     fellows=(
         Fellow(("default",), ("a",)),
         Fellow(("cpu",), ("a",), draining=True),
@@ -469,7 +480,7 @@ FULL = World(
         Fellow(("default",), ("b",), granted=1, probes=True),
         Fellow(("cpu",), ("b",), granted=2),
     ),
-    pauses=frozenset({("share", "y")}),
+    pauses=frozenset({("fairness_key", "y")}),
     broken=True,
 )
 
@@ -501,7 +512,7 @@ async def test_a_running_job_should_end_when_others_did(job_queue: JobQueue) -> 
         await job_queue.enqueue()
         [job] = await job_queue.claim(worker)
         await job_queue.advance(seconds)
-        await job_queue.beat(worker)
+        await job_queue.heartbeat(worker)
         await job_queue.settle(worker, (job, Done()))
     await job_queue.enqueue()
     [job] = await job_queue.claim(worker)
@@ -510,13 +521,13 @@ async def test_a_running_job_should_end_when_others_did(job_queue: JobQueue) -> 
     assert said.evidence["pace"]["jobs"] == 5
     assert "jobs of its kind take 30 s (half of them) to 46 s (nine of ten), by the last 5" in said.evidence_lines
     await job_queue.advance(40)
-    await job_queue.beat(worker)
+    await job_queue.heartbeat(worker)
     assert (
         "it should end within 6 s: nine of ten jobs of its kind take at most 46 s"
         in (await why(job_queue, job.id)).sentence
     )
     await job_queue.advance(40)
-    await job_queue.beat(worker)
+    await job_queue.heartbeat(worker)
     assert "this is longer than nine of ten jobs of its kind take (46 s)" in (await why(job_queue, job.id)).sentence
 
 
@@ -527,7 +538,7 @@ async def test_a_worker_that_is_silent_but_not_lost(job_queue: JobQueue) -> None
     said = await why(job_queue, job.id)
     assert said.because == "silent"
     assert (
-        "the worker's last beat was 9 s ago, of a lease of 15 s: its event loop is blocked by a handler"
+        "the worker's last heartbeat was 9 s ago, of a lease of 15 s: its event loop is blocked by a handler"
         in said.sentence
     )
 
@@ -538,14 +549,14 @@ async def test_lanes_take_turns(job_queue: JobQueue) -> None:
         await job_queue.enqueue()
         [job] = await job_queue.claim(worker)
         await job_queue.advance(10)
-        await job_queue.beat(worker)
+        await job_queue.heartbeat(worker)
         await job_queue.settle(worker, (job, Done()))
-    for share in ("a", "b", "c"):
-        await job_queue.enqueue(*(nothing(n=n) for n in range(20)), share=share)
-    await job_queue.enqueue(nothing(), share="urgent", priority=5)
-    await job_queue.run("insert into penstock.pauses (what, name, reason) values ('share', 'c', 'x')")
+    for fairness_key in ("a", "b", "c"):
+        await job_queue.enqueue(*(nothing(n=n) for n in range(20)), fairness_key=fairness_key)
+    await job_queue.enqueue(nothing(), fairness_key="urgent", priority=5)
+    await job_queue.run("insert into penstock.pauses (what, name, reason) values ('fairness_key', 'c', 'x')")
     await job_queue.run("""update penstock.workers set load = '{"running": 10}'""")
-    ids = await job_queue.enqueue(*(nothing(n=n) for n in range(10)), share="mine")
+    ids = await job_queue.enqueue(*(nothing(n=n) for n in range(10)), fairness_key="mine")
     said = await why(job_queue, ids[-1])
     # 9 of its own lane, and 10 of each of two others, at 10 slots and 10 s each; what is paused takes no turns.
     assert (
@@ -573,7 +584,7 @@ async def test_the_lines_of_a_failure(job_queue: JobQueue) -> None:
     [job] = await job_queue.claim(worker)
     await job_queue.settle(worker, (job, Retry(failure("it rains"), timedelta(minutes=5))))
     lines = (await why(job_queue, job.id)).evidence_lines
-    assert lines[0] == f"job {job.id}: nothing in the queue default, share default, priority 0"
+    assert lines[0] == f"job {job.id}: nothing in the queue default, fairness key default, priority 0"
     assert "1 attempt, 1 failure charged" in lines[1]
     assert lines[2].startswith(f"attempt 1 on worker {worker}: ")
     assert lines[2].endswith("after 100 ms: it rains")

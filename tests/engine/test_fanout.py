@@ -73,7 +73,7 @@ def calls(count: int) -> list[Call]:
 
 @pytest.fixture
 async def family(job_queue: JobQueue) -> Family:
-    [parent] = await job_queue.enqueue(book(), priority=-5, share="ada")
+    [parent] = await job_queue.enqueue(book(), priority=-5, fairness_key="ada")
     return Family(job_queue, await job_queue.worker(book, page), parent)
 
 
@@ -87,7 +87,7 @@ async def test_the_parent_waits_without_an_owner(family: Family) -> None:
     assert await family.unfinished() == [3]
     jobs = await family.children()
     assert [json.loads(job.args)["n"] for job in jobs] == [0, 1, 2]
-    assert {(job.share, job.priority) for job in jobs} == {("ada", -5)}, "inherited"
+    assert {(job.fairness_key, job.priority) for job in jobs} == {("ada", -5)}, "inherited"
 
 
 async def test_the_last_child_makes_it_ready_and_results_come_in_order(family: Family) -> None:
@@ -160,7 +160,7 @@ async def test_a_child_that_died_with_its_worker_counts(family: Family) -> None:
     await family.job_queue.lose(family.worker)
     for _ in range(2):
         worker = await family.job_queue.worker(book, page)
-        assert await family.job_queue.claim_suspect(worker) is not None
+        assert await family.job_queue.claim_quarantined(worker) is not None
         await family.job_queue.lose(worker)
     family.worker = await family.job_queue.worker(book, page)
     assert await family.unfinished() == [0]

@@ -28,7 +28,7 @@ async def test_a_rescued_worker_cannot_settle(job_queue: JobQueue, outcome: Outc
     frozen, healthy = await job_queue.worker(), await job_queue.worker()
     [stale] = await job_queue.claim(frozen)
     await job_queue.lose(frozen)
-    assert await job_queue.claim_suspect(healthy) is not None
+    assert await job_queue.claim_quarantined(healthy) is not None
     before = await job_queue.find(number)
 
     assert await job_queue.settle(frozen, (stale, outcome)) == set()
@@ -121,7 +121,7 @@ async def test_a_rescue_cannot_come_between_the_fence_and_the_finish(job_queue: 
     worker = await job_queue.worker()
     [job] = await job_queue.claim(worker)
     async with context_of(job_queue, worker, job).finish():
-        await job_queue.run("update penstock.workers set beat_at = beat_at - interval '1 hour'")
+        await job_queue.run("update penstock.workers set heartbeat_at = heartbeat_at - interval '1 hour'")
         assert await job_queue.look() == [worker]
         taken = await job_queue.run_statement(chores_sql.rescue_jobs, gone_id=worker, batch=10, deaths_allowed=2)
         assert taken == [], "the row is locked by the finish"
@@ -133,7 +133,7 @@ async def test_a_worker_that_was_declared_gone_claims_nothing(job_queue: JobQueu
     await job_queue.lose(worker)
     await job_queue.enqueue()
     assert await job_queue.claim(worker) == []
-    assert await job_queue.beat(worker) is None
+    assert await job_queue.heartbeat(worker) is None
 
 
 async def test_progress_of_a_stale_attempt_is_not_shown(job_queue: JobQueue) -> None:
@@ -145,7 +145,7 @@ async def test_progress_of_a_stale_attempt_is_not_shown(job_queue: JobQueue) -> 
     await settler._flush([], settler._progress, again=False)
     assert (await job_queue.find(number))["progress"] == '{"done": 1}'
     await job_queue.lose(frozen)
-    await job_queue.claim_suspect(healthy)
+    await job_queue.claim_quarantined(healthy)
     await settler._flush([], settler._progress, again=False)
     assert (await job_queue.find(number))["progress"] is None
 

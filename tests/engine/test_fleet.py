@@ -12,7 +12,7 @@ from tests.polling import until
 
 
 async def hold_lock(database: Database, worker_id: int) -> "object":
-    session = await database.direct("beat")
+    session = await database.direct("heartbeat")
     assert await sql.hold_lock.value(session, worker_id=worker_id)
     return session
 
@@ -39,7 +39,7 @@ async def test_a_beat_in_between_forgives(job_queue: JobQueue) -> None:
     worker = await job_queue.worker()
     await job_queue.look()
     await job_queue.advance(0.6)
-    await job_queue.beat(worker)
+    await job_queue.heartbeat(worker)
     assert await job_queue.look() == [], "it lost its connection, and lives"
     await job_queue.advance(0.6)
     assert await job_queue.look() == [worker]
@@ -89,14 +89,14 @@ async def test_jobs_of_a_lost_worker_are_suspects_and_not_charged(job_queue: Job
     worker, other = await job_queue.worker(), await job_queue.worker()
     await job_queue.claim(worker, slots=30)
     await job_queue.lose(worker)
-    rows = await job_queue.run("select state::text, suspect, failures, deaths from penstock.jobs")
+    rows = await job_queue.run("select state::text, quarantined, failures, deaths from penstock.jobs")
     assert {tuple(row) for row in rows} == {("ready", True, 0, 0)}
-    assert await job_queue.claim(other, slots=30) == [], "suspects run one at a time"
-    first = await job_queue.claim_suspect(other)
+    assert await job_queue.claim(other, slots=30) == [], "quarantined run one at a time"
+    first = await job_queue.claim_quarantined(other)
     assert first is not None
-    assert await job_queue.claim_suspect(other) is None
+    assert await job_queue.claim_quarantined(other) is None
     await job_queue.settle(other, (first, Done()))
-    assert await job_queue.claim_suspect(other) is not None
+    assert await job_queue.claim_quarantined(other) is not None
     assert first.id == numbers[0]
 
 
@@ -108,7 +108,7 @@ async def test_two_lonely_deaths_make_a_job_dead(job_queue: JobQueue) -> None:
     for death in range(DEATHS_ALLOWED):
         assert await job_queue.state(number) == "ready", death
         worker = await job_queue.worker()
-        assert await job_queue.claim_suspect(worker) is not None
+        assert await job_queue.claim_quarantined(worker) is not None
         await job_queue.lose(worker)
     row = await job_queue.find(number)
     assert row["state"] == "dead"
@@ -122,7 +122,7 @@ async def test_a_suspect_that_ends_well_is_acquitted(job_queue: JobQueue) -> Non
     first, second = await job_queue.worker(), await job_queue.worker()
     await job_queue.claim(first)
     await job_queue.lose(first)
-    job = await job_queue.claim_suspect(second)
+    job = await job_queue.claim_quarantined(second)
     assert job is not None
     assert await job_queue.settle(second, (job, Done())) == {number}
     assert await job_queue.state(number) == "done"
@@ -143,12 +143,12 @@ async def test_a_beat_brings_the_wish_to_cancel(job_queue: JobQueue) -> None:
     worker, other = await job_queue.worker(), await job_queue.worker()
     await job_queue.claim(worker)
     await job_queue.run("update penstock.jobs set cancelling = true")
-    beat = await job_queue.beat(worker)
-    assert beat is not None
-    assert [json.loads(text) for text in beat["cancelling"]] == [{"id": number, "attempt": 1}]
-    beat = await job_queue.beat(other)
-    assert beat is not None
-    assert beat["cancelling"] == []
+    heartbeat = await job_queue.heartbeat(worker)
+    assert heartbeat is not None
+    assert [json.loads(text) for text in heartbeat["cancelling"]] == [{"id": number, "attempt": 1}]
+    heartbeat = await job_queue.heartbeat(other)
+    assert heartbeat is not None
+    assert heartbeat["cancelling"] == []
 
 
 async def test_a_worker_that_owns_something_cannot_leave(job_queue: JobQueue) -> None:
@@ -176,9 +176,9 @@ async def test_suspects_that_nobody_serves_do_not_hide_the_others(job_queue: Job
     strange = make_kind("strange")
     await job_queue.enqueue(*(strange(n=n) for n in range(120)))
     [served] = await job_queue.enqueue()
-    await job_queue.run("update penstock.jobs set suspect = true")
+    await job_queue.run("update penstock.jobs set quarantined = true")
     worker = await job_queue.worker(nothing)
-    job = await job_queue.claim_suspect(worker)
+    job = await job_queue.claim_quarantined(worker)
     assert job is not None
     assert job.id == served
 
@@ -193,9 +193,9 @@ async def test_a_beat_between_the_two_looks_counts_at_the_second(job_queue: JobQ
     worker = await job_queue.worker()
     await job_queue.look()
     await job_queue.advance(0.6)
-    await job_queue.beat(worker)
+    await job_queue.heartbeat(worker)
     assert await declare(job_queue) == []
-    await job_queue.run("update penstock.workers set unlocked_at_beat = beat_at")
+    await job_queue.run("update penstock.workers set unlocked_at_heartbeat = heartbeat_at")
     assert await declare(job_queue) == [worker]
 
 
@@ -218,7 +218,9 @@ async def test_a_frozen_worker_in_a_transaction_loses_its_session(job_queue: Job
     young = await job_queue.database.direct("young")
     await frozen.execute("begin")
     await frozen.execute("select from penstock.jobs for update")
-    await job_queue.run("update penstock.workers set beat_at = beat_at - interval '1 hour' where id = $1", worker)
+    await job_queue.run(
+        "update penstock.workers set heartbeat_at = heartbeat_at - interval '1 hour' where id = $1", worker
+    )
     assert await job_queue.look() == [worker]
     await young.execute("begin; select 1")
     await job_queue.rescue(worker)
@@ -227,5 +229,5 @@ async def test_a_frozen_worker_in_a_transaction_loses_its_session(job_queue: Job
     await job_queue.rescue(worker)
     assert await job_queue.state(number) == "ready"
     assert await young.fetchval("select 1") == 1, "of the same process, and begun after its return"
-    assert await job_queue.claim_suspect(other) is not None
+    assert await job_queue.claim_quarantined(other) is not None
     young.terminate()

@@ -22,7 +22,7 @@ KEPT = timedelta(days=14)
 
 @pytest.fixture
 async def session(job_queue: JobQueue) -> AsyncIterator[Session]:
-    """As the beat has it, past the pool."""
+    """As the heartbeat has it, past the pool."""
     own = await job_queue.database.direct("test")
     yield own
     own.terminate()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
-from penstock.engine.kinds import ARGS_MAX, check_share
+from penstock.engine.kinds import ARGS_MAX, check_fairness_key
 from penstock.engine.queue import Order
 from penstock.errors import BadJob
 from tests.engine.conftest import make_kind, nothing
@@ -92,15 +92,15 @@ def test_options_that_make_no_sense(option: dict[str, Any]) -> None:
         app().job(**option)(make_kind().handler)
 
 
-@pytest.mark.parametrize("share", ["", "x" * 201, "a\nb", "a\0b", "\u200f"])
-def test_shares_that_cannot_be(share: str) -> None:
-    with pytest.raises(BadJob, match="cannot be a share"):
-        check_share(share)
+@pytest.mark.parametrize("fairness_key", ["", "x" * 201, "a\nb", "a\0b", "\u200f"])
+def test_shares_that_cannot_be(fairness_key: str) -> None:
+    with pytest.raises(BadJob, match="cannot be a fairness key"):
+        check_fairness_key(fairness_key)
 
 
-@pytest.mark.parametrize("share", ["tenant-7", "Ünïcödé", "a b", "'; drop table jobs --", "名前", "emoji 🎉"])
-def test_shares_may_be_anybodys_name(share: str) -> None:
-    assert check_share(share) == share
+@pytest.mark.parametrize("fairness_key", ["tenant-7", "Ünïcödé", "a b", "'; drop table jobs --", "名前", "emoji 🎉"])
+def test_shares_may_be_anybodys_name(fairness_key: str) -> None:
+    assert check_fairness_key(fairness_key) == fairness_key
 
 
 @pytest.mark.parametrize("options", [{"priority": 101}, {"unique": ""}, {"unique_for": 1}, {"unique": "x" * 501}])

@@ -12,39 +12,39 @@ from tests.engine.conftest import JobQueue, make_kind, nothing
 
 
 async def test_lanes_take_turns(job_queue: JobQueue) -> None:
-    await job_queue.enqueue(*(nothing(n=n) for n in range(1000)), share="big")
-    for share in range(9):
-        await job_queue.enqueue(nothing(), nothing(), share=f"small-{share}")
+    await job_queue.enqueue(*(nothing(n=n) for n in range(1000)), fairness_key="big")
+    for fairness_key in range(9):
+        await job_queue.enqueue(nothing(), nothing(), fairness_key=f"small-{fairness_key}")
     worker = await job_queue.worker()
     jobs = await job_queue.claimers[worker].claim({"default": 20})
-    assert Counter(job.share for job in jobs) == {"big": 2} | {f"small-{n}": 2 for n in range(9)}
+    assert Counter(job.fairness_key for job in jobs) == {"big": 2} | {f"small-{n}": 2 for n in range(9)}
 
 
 async def test_with_more_lanes_than_slots_everybody_has_a_turn(job_queue: JobQueue) -> None:
-    for share in range(200):
-        await job_queue.enqueue(*(nothing(n=n) for n in range(3)), share=f"s{share:03}")
+    for fairness_key in range(200):
+        await job_queue.enqueue(*(nothing(n=n) for n in range(3)), fairness_key=f"s{fairness_key:03}")
     worker = await job_queue.worker()
     turns: Counter[str] = Counter()
     for _ in range(200):
         jobs = await job_queue.claimers[worker].claim({"default": 1})
-        turns.update(job.share for job in jobs)
+        turns.update(job.fairness_key for job in jobs)
         await job_queue.settle(worker, *((job, Done()) for job in jobs))
     assert turns.total() == 200
     assert max(turns.values()) - min(turns.get(f"s{n:03}", 0) for n in range(200)) <= 1
 
 
 async def test_weights(job_queue: JobQueue) -> None:
-    await job_queue.run("insert into penstock.shares values ('heavy', 3)")
-    for share in ("heavy", "light"):
-        await job_queue.enqueue(*(nothing(n=n) for n in range(100)), share=share)
+    await job_queue.run("insert into penstock.fairness_weights values ('heavy', 3)")
+    for fairness_key in ("heavy", "light"):
+        await job_queue.enqueue(*(nothing(n=n) for n in range(100)), fairness_key=fairness_key)
     worker = await job_queue.worker()
     jobs = await job_queue.claimers[worker].claim({"default": 40})
-    assert Counter(job.share for job in jobs) == {"heavy": 30, "light": 10}
+    assert Counter(job.fairness_key for job in jobs) == {"heavy": 30, "light": 10}
 
 
 async def test_a_better_band_goes_first_whatever_its_lane(job_queue: JobQueue) -> None:
-    await job_queue.enqueue(*(nothing(n=n) for n in range(50)), share="a")
-    [urgent] = await job_queue.enqueue(nothing(), share="z", priority=-5)
+    await job_queue.enqueue(*(nothing(n=n) for n in range(50)), fairness_key="a")
+    [urgent] = await job_queue.enqueue(nothing(), fairness_key="z", priority=-5)
     worker = await job_queue.worker()
     [job] = await job_queue.claimers[worker].claim({"default": 1})
     assert job.id == urgent
@@ -60,10 +60,10 @@ async def test_a_kind_that_nobody_serves_waits_and_is_in_nobodys_way(job_queue: 
 
 
 async def test_hundreds_of_closed_lanes_do_not_hide_an_open_one(job_queue: JobQueue) -> None:
-    for share in range(150):
-        await job_queue.enqueue(share=f"paused-{share}", priority=-1 - share % 2)
-        await job_queue.run("insert into penstock.pauses values ('share', $1, 'test')", f"paused-{share}")
-    [free] = await job_queue.enqueue(share="zz")
+    for fairness_key in range(150):
+        await job_queue.enqueue(fairness_key=f"paused-{fairness_key}", priority=-1 - fairness_key % 2)
+        await job_queue.run("insert into penstock.pauses values ('fairness_key', $1, 'test')", f"paused-{fairness_key}")
+    [free] = await job_queue.enqueue(fairness_key="zz")
     worker = await job_queue.worker()
     assert [job.id for job in await job_queue.claimers[worker].claim({"default": 10})] == [free]
     assert await job_queue.claimers[worker].claim({"default": 10}) == []

@@ -1,4 +1,4 @@
-"""A lease is counted from the moment a beat was sent, and ends for its owner before it ends for others."""
+"""A lease is counted from the moment a heartbeat was sent, and ends for its owner before it ends for others."""
 
 import time
 from datetime import timedelta

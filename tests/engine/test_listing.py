@@ -8,7 +8,7 @@ from tests.engine.conftest import JobQueue
 
 # Every seventh is dead, every eleventh of the rest is later, and the last ones run; two kinds.
 FILL = """
-insert into penstock.jobs (id, lane, state, suspect, args, run_at, worker_id, claimed_at, waits_for, error, fingerprint)
+insert into penstock.jobs (id, lane, state, quarantined, args, run_at, worker_id, claimed_at, waits_for, error, fingerprint)
 select n, 1 + n % 2, state, state = 'ready' and n % 5 = 0, '{}', case state when 'later' then now() end,
   case state when 'running' then 1 end, case state when 'running' then now() end, case state when 'waiting' then 1 end,
   case state when 'dead' then '{"message": "boom"}'::json end, case state when 'dead' then 'f' || n % 3 end
@@ -41,7 +41,9 @@ async def test_all_ways_find_the_same(
     monkeypatch.setattr(queries, "FEW", few)
     monkeypatch.setattr(queries, "WINDOW", window)
     for name in ("greet", "read"):
-        await job_queue.run("insert into penstock.lanes (queue, kind, share) values ('default', $1, 'default')", name)
+        await job_queue.run(
+            "insert into penstock.lanes (queue, kind, fairness_key) values ('default', $1, 'default')", name
+        )
     [first] = await job_queue.run("select min(id) as id from penstock.lanes")
     await job_queue.run(FILL.replace("1 + n % 2", f"{first['id']} + n % 2"))
     for state in (None, "ready", "later", "running", "waiting", "dead"):
@@ -53,5 +55,5 @@ async def test_all_ways_find_the_same(
                 kind,
             )
             assert await walk(job_queue, JobFilter(state, kind)) == [row["id"] for row in rows], (state, kind)
-    assert await walk(job_queue, JobFilter(queue="default", share="default"), most=50) == list(range(1, 201))
+    assert await walk(job_queue, JobFilter(queue="default", fairness_key="default"), most=50) == list(range(1, 201))
     assert await walk(job_queue, JobFilter("dead", queue="other")) == []

@@ -45,14 +45,14 @@ SHARES = ("a", "b", "c")
 class Row:
     """What the model knows of a job."""
 
-    share: str
+    fairness_key: str
     priority: int
     state: str
     due: float | None
     key: str | None
     attempt: int = 0
     failures: int = 0
-    suspect: bool = False
+    quarantined: bool = False
     deaths: int = 0
     cancelling: bool = False
     owner: int | None = None
@@ -91,17 +91,17 @@ class QueueMachine(RuleBasedStateMachine):
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
 
-    @rule(share=st.sampled_from(SHARES), priority=st.integers(-1, 1), delay=st.sampled_from([None, 5, 50]))
-    def enqueue(self, share: str, priority: int, delay: float | None) -> None:
+    @rule(fairness_key=st.sampled_from(SHARES), priority=st.integers(-1, 1), delay=st.sampled_from([None, 5, 50]))
+    def enqueue(self, fairness_key: str, priority: int, delay: float | None) -> None:
         after = None if delay is None else timedelta(seconds=delay)
-        [number] = self.run(self.job_queue.enqueue(share=share, priority=priority, delay=after))
+        [number] = self.run(self.job_queue.enqueue(fairness_key=fairness_key, priority=priority, delay=after))
         due = None if delay is None else self.model.now + delay
-        self.model.jobs[number] = Row(share, priority, "ready" if delay is None else "later", due, None)
+        self.model.jobs[number] = Row(fairness_key, priority, "ready" if delay is None else "later", due, None)
 
     @rule(key=st.sampled_from(["k1", "k2"]))
     def enqueue_unique(self, key: str) -> None:
         holder = [number for number, row in self.model.jobs.items() if row.key == key and row.alive]
-        [number] = self.run(self.job_queue.enqueue(unique=key, share="a"))
+        [number] = self.run(self.job_queue.enqueue(unique=key, fairness_key="a"))
         assert number.created == (not holder)
         if holder:
             assert [number] == holder
@@ -117,7 +117,7 @@ class QueueMachine(RuleBasedStateMachine):
         return [
             number
             for number, row in self.model.jobs.items()
-            if row.state == "ready" and not row.suspect and row.share not in self.model.paused
+            if row.state == "ready" and not row.quarantined and row.fairness_key not in self.model.paused
         ]
 
     def claimed(self, worker: int, jobs: list[Job]) -> None:
@@ -148,16 +148,16 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.workers)
     @rule(data=st.data())
-    def claim_suspect(self, data: st.DataObject) -> None:
+    def claim_quarantined(self, data: st.DataObject) -> None:
         worker = data.draw(st.sampled_from(sorted(self.model.workers)))
         rows = self.model.jobs.values()
-        busy = any(row.state == "running" and row.owner == worker and row.suspect for row in rows)
+        busy = any(row.state == "running" and row.owner == worker and row.quarantined for row in rows)
         may = {
             n
             for n, row in self.model.jobs.items()
-            if row.state == "ready" and row.suspect and row.share not in self.model.paused
+            if row.state == "ready" and row.quarantined and row.fairness_key not in self.model.paused
         }
-        job = self.run(self.job_queue.claim_suspect(worker))
+        job = self.run(self.job_queue.claim_quarantined(worker))
         assert (job is not None) == (bool(may) and not busy)
         if job is not None:
             assert job.id in may
@@ -177,7 +177,7 @@ class QueueMachine(RuleBasedStateMachine):
             if how in ("retry", "alone", "bury"):
                 row.failures += 1
             if how in ("retry", "alone", "bury", "snooze"):
-                row.suspect, row.deaths = how == "alone", 0
+                row.quarantined, row.deaths = how == "alone", 0
 
     @precondition(lambda self: self.model.workers)
     @rule(data=st.data())
@@ -188,11 +188,11 @@ class QueueMachine(RuleBasedStateMachine):
         for row in self.model.jobs.values():
             if row.state == "running" and row.owner == worker:
                 row.owner = None
-                row.deaths += row.suspect
-                if row.suspect and row.deaths >= DEATHS_ALLOWED:
-                    row.state, row.suspect = "dead", False
+                row.deaths += row.quarantined
+                if row.quarantined and row.deaths >= DEATHS_ALLOWED:
+                    row.state, row.quarantined = "dead", False
                 else:
-                    row.state, row.suspect = ("cancelled" if row.cancelling else "ready"), True
+                    row.state, row.quarantined = ("cancelled" if row.cancelling else "ready"), True
 
     @precondition(lambda self: any(row.alive for row in self.model.jobs.values()))
     @rule(data=st.data())
@@ -219,17 +219,19 @@ class QueueMachine(RuleBasedStateMachine):
         for row in self.model.jobs.values():
             if row.state == "later" and row.due is not None and row.due <= self.model.now:
                 row.state, row.due = "ready", None
-        # Time also ages the beats; these tests lose workers on purpose only.
-        self.run(self.job_queue.run("update penstock.workers set beat_at = penstock.now() where gone_at is null"))
+        # Time also ages the heartbeats; these tests lose workers on purpose only.
+        self.run(self.job_queue.run("update penstock.workers set heartbeat_at = penstock.now() where gone_at is null"))
 
-    @rule(share=st.sampled_from(SHARES))
-    def pause_or_resume(self, share: str) -> None:
-        if share in self.model.paused:
-            self.model.paused.discard(share)
-            self.run(self.job_queue.run("delete from penstock.pauses where name = $1", share))
+    @rule(fairness_key=st.sampled_from(SHARES))
+    def pause_or_resume(self, fairness_key: str) -> None:
+        if fairness_key in self.model.paused:
+            self.model.paused.discard(fairness_key)
+            self.run(self.job_queue.run("delete from penstock.pauses where name = $1", fairness_key))
         else:
-            self.model.paused.add(share)
-            self.run(self.job_queue.run("insert into penstock.pauses values ('share', $1, 'test')", share))
+            self.model.paused.add(fairness_key)
+            self.run(
+                self.job_queue.run("insert into penstock.pauses values ('fairness_key', $1, 'test')", fairness_key)
+            )
 
     @rule()
     def redrive(self) -> None:
@@ -242,13 +244,13 @@ class QueueMachine(RuleBasedStateMachine):
         self.run(again())
         for number in dead:
             row = self.model.jobs[number]
-            row.state, row.failures, row.deaths, row.suspect, row.cancelling = "ready", 0, 0, False, False
+            row.state, row.failures, row.deaths, row.quarantined, row.cancelling = "ready", 0, 0, False, False
 
     @invariant()
     def table_and_model_agree(self) -> None:
         found = self.run(
             self.job_queue.run(
-                "select id, state::text, attempt, failures, suspect, deaths, worker_id from penstock.jobs "
+                "select id, state::text, attempt, failures, quarantined, deaths, worker_id from penstock.jobs "
                 "union all select id, outcome, attempt, failures, false, 0, null from penstock.job_history"
             )
         )
@@ -257,7 +259,11 @@ class QueueMachine(RuleBasedStateMachine):
             model = self.model.jobs[row["id"]]
             assert (row["state"], row["attempt"], row["failures"]) == (model.state, model.attempt, model.failures)
             if model.alive:
-                assert (row["suspect"], row["deaths"], row["worker_id"]) == (model.suspect, model.deaths, model.owner)
+                assert (row["quarantined"], row["deaths"], row["worker_id"]) == (
+                    model.quarantined,
+                    model.deaths,
+                    model.owner,
+                )
 
 
 def test_the_queue_and_its_model_agree(request: pytest.FixtureRequest, tmp_path: Any) -> None:

@@ -180,7 +180,7 @@ async def test_a_changed_number_counts_from_then_on(job_queue: JobQueue) -> None
 async def test_giving_back_waits_for_what_is_in_use(job_queue: JobQueue) -> None:
     first, second = await join_fleet(job_queue, 4), await join_fleet(job_queue, 4)
     await first.exchange()
-    first.llm.level.value = 4
+    first.llm.adaptive.value = 4
     held = [await first.llm.take(1) for _ in range(4)]
     wanting = [asyncio.create_task(second.llm.take(1)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -212,7 +212,7 @@ async def test_permits_of_a_lost_worker_are_free(job_queue: JobQueue) -> None:
 async def test_a_lost_answer_leaves_the_smaller_number(job_queue: JobQueue) -> None:
     """The commit happened, and the worker does not know: as if the connection had been cut in that moment."""
     member = await join_fleet(job_queue, 8)
-    session = await job_queue.database.direct("beat")
+    session = await job_queue.database.direct("heartbeat")
     commit = session.execute
 
     async def cut_after_commit(query: str, *args: Any, **options: Any) -> str:
@@ -252,7 +252,7 @@ async def test_whatever_happens_the_sum_is_never_more(job_queue: JobQueue) -> No
     most = 0
     for _ in range(400):
         member = dice.choice(members)
-        member.llm.level.value = 7
+        member.llm.adaptive.value = 7
         match dice.randrange(5):
             case 0 | 1:
                 await member.exchange()
@@ -293,7 +293,7 @@ async def test_first_come_first_served(job_queue: JobQueue) -> None:
     """One that needs much is not overtaken for ever by those that need little."""
     member = await join_fleet(job_queue, 3)
     await member.exchange()
-    member.llm.level.value = 3
+    member.llm.adaptive.value = 3
     held = [await member.llm.take(1) for _ in range(3)]
     order: list[int] = []
 
@@ -334,9 +334,9 @@ async def test_how_a_call_ends_moves_the_level_and_the_breaker(job_queue: JobQue
     ):
         permit = await member.llm.take(1)
         if level == 4:
-            member.llm.level.value = 8
+            member.llm.adaptive.value = 8
         member.llm.give_back(permit, read_end(error))
-        assert (member.llm.level.value, member.llm.breaker.failures) == (level, failures), error
+        assert (member.llm.adaptive.value, member.llm.breaker.failures) == (level, failures), error
     hung = read_end(asyncio.CancelledError(), StopReason.TIMEOUT)
     assert hung.signal is Signal.TIMEOUT, "a handler that was stopped for taking too long waited for the other side"
     assert read_end(asyncio.CancelledError(), StopReason.CANCEL).signal is Signal.NOTHING
@@ -346,7 +346,7 @@ async def test_how_a_call_ends_moves_the_level_and_the_breaker(job_queue: JobQue
 
 
 async def test_one_job_of_kinds_that_need_the_same(job_queue: JobQueue) -> None:
-    """A suspect is claimed alone: at a level of 1 no kind is closed because another one has taken the only permit."""
+    """A quarantined is claimed alone: at a level of 1 no kind is closed because another one has taken the only permit."""
     worker_id = await job_queue.worker()
     limits = Limits()
     limits.declare(Limit("llm", 4))
@@ -553,7 +553,7 @@ Declare = Callable[[Penstock, int], None]
 
 @asynccontextmanager
 async def fleet(url: DatabaseUrl, count: int, declare: Declare, concurrency: int = 20) -> AsyncIterator[list[Penstock]]:
-    """Workers of the same application, each with a pool and a beat of its own."""
+    """Workers of the same application, each with a pool and a heartbeat of its own."""
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
         apps, works = [], []

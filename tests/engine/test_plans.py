@@ -21,7 +21,7 @@ from tests.slow import slow_but_first
 
 IDS = list(range(1, 301))
 ONES = [1] * len(IDS)
-LIST: dict[str, Any] = {"after": 0, "most": 51, "any_lane": True, "kind": None, "queue": None, "share": None}
+LIST: dict[str, Any] = {"after": 0, "most": 51, "any_lane": True, "kind": None, "queue": None, "fairness_key": None}
 PROOF: dict[str, Any] = {"ids": IDS, "attempts": ONES, "workers": ONES}
 
 HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
@@ -52,7 +52,7 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
         f"few_{state}": (getattr(listing, f"few_{state}"), LIST | {"bound": 2_001})
         for state in ("ready", "later", "running", "waiting", "dead")
     },
-    "beat": (fleet.beat, {"worker_id": 1, "draining": False, "load": "{}"}),
+    "heartbeat": (fleet.heartbeat, {"worker_id": 1, "draining": False, "load": "{}"}),
 }
 
 

@@ -107,9 +107,9 @@ async def test_a_new_lane_in_a_long_transaction_blocks_nobody(job_queue: JobQueu
     app = Penstock(database_url=database_url)
     kind = app.job(name="nothing")(nothing.handler)
     async with app, app.transaction() as tx:
-        await app.enqueue(kind(), share="new", tx=tx)
+        await app.enqueue(kind(), fairness_key="new", tx=tx)
         async with asyncio.timeout(5):
-            await job_queue.enqueue(share="new")
+            await job_queue.enqueue(fairness_key="new")
 
 
 async def test_cancelling_what_does_not_run(job_queue: JobQueue, database_url: DatabaseUrl) -> None:
@@ -122,14 +122,14 @@ async def test_cancelling_what_does_not_run(job_queue: JobQueue, database_url: D
     assert (await job_queue.enqueue(unique="k"))[0].created, "its key is free again"
 
 
-@pytest.mark.parametrize("what", ["queue", "kind", "share"])
+@pytest.mark.parametrize("what", ["queue", "kind", "fairness_key"])
 async def test_pause_and_resume(job_queue: JobQueue, database_url: DatabaseUrl, what: str) -> None:
-    names = {"queue": "cpu", "kind": "render", "share": "tenant-7"}
+    names = {"queue": "cpu", "kind": "render", "fairness_key": "tenant-7"}
     render = make_kind("render", queue="cpu")
     other = make_kind("other", queue="other")
     app = Penstock(database_url=database_url)
-    [paused] = await job_queue.enqueue(render(), share="tenant-7")
-    [free] = await job_queue.enqueue(other(), share="tenant-8")
+    [paused] = await job_queue.enqueue(render(), fairness_key="tenant-7")
+    [free] = await job_queue.enqueue(other(), fairness_key="tenant-8")
     worker = await job_queue.worker(render, other)
     async with app:
         await app.pause(**{what: names[what]}, reason="maintenance")

@@ -160,14 +160,14 @@ async def test_nothing_is_known_of_the_code(job_queue: JobQueue) -> None:
 
 async def test_a_poison_job_stays_alone(job_queue: JobQueue) -> None:
     await job_queue.enqueue()
-    for _ in range(3):  # once as one of many, twice as a suspect
+    for _ in range(3):  # once as one of many, twice as a quarantined job
         worker = await job_queue.worker()
-        assert await job_queue.claim(worker) or await job_queue.claim_suspect(worker)
+        assert await job_queue.claim(worker) or await job_queue.claim_quarantined(worker)
         await job_queue.lose(worker)
     [row] = await job_queue.run("select id, state, error ->> 'class' as class from penstock.jobs")
     assert (row["state"], row["class"]) == ("dead", "Poison")
     await redrive(job_queue.database, Selection((row["id"],)), patience=timedelta(milliseconds=50))
-    assert (await job_queue.find(row["id"]))["suspect"], "it must not take others with it once more"
+    assert (await job_queue.find(row["id"]))["quarantined"], "it must not take others with it once more"
 
 
 async def test_by_ids_and_by_fingerprint(job_queue: JobQueue) -> None:

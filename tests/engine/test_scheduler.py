@@ -39,7 +39,7 @@ HOUR = timedelta(hours=1)
 
 
 def schedule(name: str = "tidy", rule: Any = "every 1m", kind: Kind = nothing, n: int = 0, **options: Any) -> Schedule:
-    chosen = {"timezone": "UTC", "share": "_system", "missed": "one", "overlap": "allow"} | options
+    chosen = {"timezone": "UTC", "fairness_key": "_system", "missed": "one", "overlap": "allow"} | options
     return Schedule.of(name, rule, kind(n=n), **chosen)
 
 
@@ -65,9 +65,9 @@ async def tick_all(job_queue: JobQueue) -> None:
     raise AssertionError("it does not end")
 
 
-async def row_of(job_queue: JobQueue, name: str = "tidy", share: str = "_system") -> ScheduleState:
+async def row_of(job_queue: JobQueue, name: str = "tidy", fairness_key: str = "_system") -> ScheduleState:
     async with job_queue.database.pool.session() as session:
-        [found] = await find_schedules(session, name, share)
+        [found] = await find_schedules(session, name, fairness_key)
     return found
 
 
@@ -85,20 +85,20 @@ def counts(found: ScheduleState) -> tuple[int, int]:
 
 async def test_each_tick_makes_one_job_in_the_lane_of_the_schedule(job_queue: JobQueue) -> None:
     await set_clock(job_queue, NOON)
-    await declare_all(job_queue, schedule(kind=make_kind("sweep", queue="night"), n=7, share="acme"))
+    await declare_all(job_queue, schedule(kind=make_kind("sweep", queue="night"), n=7, fairness_key="acme"))
     assert await tick_once(job_queue) == 0, "not yet"
     await set_clock(job_queue, NOON + timedelta(seconds=61))
     assert await tick_once(job_queue) == 1
     assert await tick_once(job_queue) == 0
     [job] = await job_queue.run(
-        "select job.id, queue, kind, share, args, unique_key, unique_for, state::text from penstock.jobs as job "
+        "select job.id, queue, kind, fairness_key, args, unique_key, unique_for, state::text from penstock.jobs as job "
         "join penstock.lanes as lane on lane.id = job.lane"
     )
-    assert (job["queue"], job["kind"], job["share"], job["args"], job["state"]) == (
+    assert (job["queue"], job["kind"], job["fairness_key"], job["args"], job["state"]) == (
         "night", "sweep", "acme", '{"n":7}', "ready",
     )  # fmt: skip
     assert job["unique_key"] == "schedule/2027-01-15T12:01:00Z/acme/tidy"
-    row = await row_of(job_queue, share="acme")
+    row = await row_of(job_queue, fairness_key="acme")
     assert (row.next_at, row.last_at, row.last_job) == (
         NOON + timedelta(minutes=2), NOON + timedelta(minutes=1), job["id"],
     )  # fmt: skip
@@ -117,7 +117,7 @@ async def test_a_tick_wakes_the_workers_of_its_queue(job_queue: JobQueue) -> Non
 
 async def test_several_workers_that_tick_at_once_make_one_job_for_each_tick(job_queue: JobQueue) -> None:
     await set_clock(job_queue, NOON)
-    await declare_all(job_queue, *(schedule(f"s{n}", share=f"share {n % 7}") for n in range(200)))
+    await declare_all(job_queue, *(schedule(f"s{n}", fairness_key=f"share {n % 7}") for n in range(200)))
     for minute in range(1, 4):
         await set_clock(job_queue, NOON + timedelta(minutes=minute))
         await asyncio.gather(*(tick_once(job_queue, batch=30) for _ in range(20)))
@@ -499,7 +499,7 @@ async def test_a_worker_declares_and_ticks(job_queue: JobQueue, database_url: Da
 
 
 async def test_the_chores_rest_until_the_next_tick(job_queue: JobQueue, settings: Settings) -> None:
-    """So that it is fired within some milliseconds, and not with the next beat."""
+    """So that it is fired within some milliseconds, and not with the next heartbeat."""
     await set_clock(job_queue, NOON)
     await declare_all(job_queue, schedule(rule="every 1h"))
     chores = Maintenance(settings, await job_queue.worker(), Scheduler(settings, Schedules()))
@@ -516,13 +516,13 @@ async def test_the_chores_rest_until_the_next_tick(job_queue: JobQueue, settings
 async def test_add_and_remove_by_hand(job_queue: JobQueue, database_url: DatabaseUrl) -> None:
     app, kind = application(database_url)
     async with app:
-        await app.add_schedule("report", "0 6 * * MON", kind(n=1), share="acme", timezone="Europe/Berlin")
-        await app.add_schedule("report", "0 7 * * MON", kind(n=2), share="acme", timezone="Europe/Berlin")
+        await app.add_schedule("report", "0 6 * * MON", kind(n=1), fairness_key="acme", timezone="Europe/Berlin")
+        await app.add_schedule("report", "0 7 * * MON", kind(n=2), fairness_key="acme", timezone="Europe/Berlin")
         row = await row_of(job_queue, "report", "acme")
         assert (row.rule, row.args, row.origin, row.state) == ("0 7 * * MON", {"n": 2}, "api", "active")
-        assert not await app.remove_schedule("report"), "of another share"
-        assert await app.remove_schedule("report", share="acme")
-        assert not await app.remove_schedule("report", share="acme")
+        assert not await app.remove_schedule("report"), "of another fairness key"
+        assert await app.remove_schedule("report", fairness_key="acme")
+        assert not await app.remove_schedule("report", fairness_key="acme")
 
         await declare_all(job_queue, schedule("coded"))
         with pytest.raises(BadJob, match="is declared in code: change it there"):
@@ -588,9 +588,9 @@ async def test_states(job_queue: JobQueue) -> None:
         ({"name": "no spaces"}, "cannot be the name of a schedule"),
         ({"name": ""}, "cannot be the name of a schedule"),
         ({"name": None}, "cannot be the name of a schedule"),
-        ({"share": ""}, "cannot be a share"),
-        ({"share": "a\nb"}, "cannot be a share"),
-        ({"share": None}, "cannot be a share"),
+        ({"fairness_key": ""}, "cannot be a fairness key"),
+        ({"fairness_key": "a\nb"}, "cannot be a fairness key"),
+        ({"fairness_key": None}, "cannot be a fairness key"),
     ],
     ids=str,
 )
@@ -606,7 +606,7 @@ async def test_one_name_and_share_is_declared_once() -> None:
     app = Penstock()
     app.schedule("tidy", "every 60s", nothing(n=1))
     app.schedule("tidy", timedelta(minutes=1), nothing(n=1))
-    app.schedule("tidy", "every 2m", nothing(n=1), share="acme")
-    with pytest.raises(BadJob, match="There are two different schedules tidy for the share _system"):
+    app.schedule("tidy", "every 2m", nothing(n=1), fairness_key="acme")
+    with pytest.raises(BadJob, match="There are two different schedules tidy for the fairness key _system"):
         app.schedule("tidy", "every 60s", nothing(n=2))
     assert list(app.schedules) == [("tidy", "_system"), ("tidy", "acme")]

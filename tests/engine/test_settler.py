@@ -34,7 +34,7 @@ async def test_a_stale_finish_does_not_even_begin(job_queue: JobQueue) -> None:
     frozen, healthy = await job_queue.worker(), await job_queue.worker()
     [stale] = await job_queue.claim(frozen)
     await job_queue.lose(frozen)
-    await job_queue.claim_suspect(healthy)
+    await job_queue.claim_quarantined(healthy)
     with pytest.raises(LeaseLost):
         async with job_queue.context(stale, frozen).finish():
             pytest.fail("the block was entered")

@@ -155,7 +155,7 @@ async def test_a_resource_limit_is_retried_alone_and_only_once(app: Penstock) ->
     async with working(app):
         number = await app.enqueue(swell())
         row = await until_state(app, number, "later")
-        assert row["suspect"]
+        assert row["quarantined"]
         await app.database.pool.repeat(
             lambda session: session.execute("update penstock.jobs set run_at = penstock.now()")
         )

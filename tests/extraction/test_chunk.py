@@ -36,14 +36,14 @@ _BITS = st.sampled_from(
 @given(
     text=st.lists(_BITS, max_size=400).map("".join),
     size=st.integers(20, 300),
-    share=st.floats(0, 0.5),
+    fairness_key=st.floats(0, 0.5),
     structured=st.booleans(),
 )
 @settings(max_examples=examples(200), deadline=None)
-def test_chunks_cover_all_text_in_order(text: str, size: int, share: float, structured: bool) -> None:
+def test_chunks_cover_all_text_in_order(text: str, size: int, fairness_key: float, structured: bool) -> None:
     headings, tables = structure(text)
     page = Page(7, text, headings, tables)
-    chunks = split_pages([page], size=size, overlap=int(size * share), structured=structured)
+    chunks = split_pages([page], size=size, overlap=int(size * fairness_key), structured=structured)
     covered = [False] * len(text)
     for chunk in chunks:
         own = text[chunk.start : chunk.stop]

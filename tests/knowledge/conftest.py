@@ -74,7 +74,7 @@ class FactsReading:
         return await find_facts(self.product.app.database, self.product.models, asked)
 
     async def tidy(self) -> dict[str, int]:
-        job = await self.product.app.enqueue(self.product.app.kinds["tidy_facts"](), share="_system")
+        job = await self.product.app.enqueue(self.product.app.kinds["tidy_facts"](), fairness_key="_system")
         done: dict[str, int] = await self.product.app.result(job, timeout="20s")
         return done
 

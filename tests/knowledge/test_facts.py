@@ -89,7 +89,9 @@ async def test_no_connection_is_held_while_the_model_thinks(
         assert chat.inside >= 1
         let.set()
         [done] = await reading
-    assert used < 0.5, "connection seconds of the claim, the beat and this test; a held one would be a whole second"
+    assert used < 0.5, (
+        "connection seconds of the claim, the heartbeat and this test; a held one would be a whole second"
+    )
     assert done["windows"] >= 20
     assert len(chat.asked) == done["windows"]
 

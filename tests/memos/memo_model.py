@@ -95,7 +95,7 @@ async def say(product: Product, stream: str, *texts: str, first: int = 1, tenant
 
 async def check(product: Product) -> int:
     """What the schedule does; how many jobs it has ordered."""
-    job = await product.app.enqueue(product.app.kinds["memo.batch-check"](), share="_system")
+    job = await product.app.enqueue(product.app.kinds["memo.batch-check"](), fairness_key="_system")
     ordered: int = await product.app.result(job, timeout="20s")
     return ordered
 

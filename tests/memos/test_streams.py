@@ -190,7 +190,7 @@ async def test_without_a_model_one_job_says_so_for_all_streams(database_url: Dat
         for name in ("mill", "ferry"):
             await say(product, name, "The gate is of oak.")
         kind = product.app.kinds["memo.batch-check"]
-        job = await product.app.enqueue(kind(), share="_system")
+        job = await product.app.enqueue(kind(), fairness_key="_system")
         waiting = "select failures, error from penstock.jobs where state = 'later'"
         found = await until(product, waiting)
         assert [(row["failures"], "No language model is configured" in row["error"]) for row in found] == [(0, True)]

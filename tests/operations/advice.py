@@ -21,7 +21,7 @@ async def findings(application: Application, name: str) -> list[Finding]:
 
 
 async def found(application: Application, name: str, within: float = 15) -> Finding:
-    """Wait for the finding: what workers report comes with their beats."""
+    """Wait for the finding: what workers report comes with their heartbeats."""
     async with asyncio.timeout(within):
         while not (seen := await findings(application, name)):  # noqa: ASYNC110  it is another process
             await asyncio.sleep(0.05)

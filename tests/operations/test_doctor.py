@@ -153,7 +153,7 @@ async def test_notifications_arrive_by_the_right_way(application: Application, d
 
 async def test_notifications_that_a_worker_misses(application: Application) -> None:
     worker = await application.worker()
-    os.kill(worker.pid, signal.SIGSTOP)  # or its next beat would correct what is put into its mouth
+    os.kill(worker.pid, signal.SIGSTOP)  # or its next heartbeat would correct what is put into its mouth
     await application.run("""update penstock.workers set load = load || '{"notified": false}'""")
     finding = await found(application, "notifications")
     assert "Notifications do not arrive at 1 worker" in finding.sentence
@@ -237,7 +237,7 @@ async def test_dead_children_of_a_parent_that_is_over_are_given_up(application: 
     await vanished(application, "dead-jobs")
 
 
-@pytest.mark.parametrize("option", [("--queue", "slow"), ("--kind", "rest"), ("--share", "Müller & Söhne")])
+@pytest.mark.parametrize("option", [("--queue", "slow"), ("--kind", "rest"), ("--fairness-key", "Müller & Söhne")])
 async def test_a_pause(application: Application, option: tuple[str, str]) -> None:
     await application.penstock("pause", *option, "--reason", "maintenance")
     finding = await found(application, "paused")
@@ -256,7 +256,7 @@ async def test_an_overdue_schedule(application: Application) -> None:
     await oversleep(application)
     finding = await found(application, "schedule-overdue")
     assert finding.sentence.startswith("1 schedule should have ticked and did not (hourly); hourly is ")
-    assert finding.evidence["schedules"][0]["share"] == "_system"
+    assert finding.evidence["schedules"][0]["fairness_key"] == "_system"
 
 
 async def test_an_overdue_schedule_is_removed_by_a_worker(application: Application) -> None:

@@ -343,7 +343,7 @@ async def test_statistics_are_refreshed(application: Application) -> None:
     """A finding by a bound that a test can reach, and what removes it."""
     await application.run("alter table penstock.lanes set (autovacuum_enabled = off)")
     await application.run(
-        "insert into penstock.lanes (queue, kind, share) select 'q', 'k', n::text from generate_series(1, 2000) n"
+        "insert into penstock.lanes (queue, kind, fairness_key) select 'q', 'k', n::text from generate_series(1, 2000) n"
     )
     settings = application.client.settings
 
@@ -356,7 +356,7 @@ async def test_statistics_are_refreshed(application: Application) -> None:
     [fixed] = await fix(settings, [finding])
     assert fixed.said == "Refreshed the statistics of the table lanes."
     assert await stale() == []
-    await application.run("update penstock.lanes set share = share || 'x'")
+    await application.run("update penstock.lanes set fairness_key = fairness_key || 'x'")
     [finding] = await stale()
     await obey(application, finding)
     assert await stale() == []

@@ -57,7 +57,7 @@ READY = [COLLECTION, DOCUMENT.format(70, "ready", 1, 1, "null"), VERSION.format(
 PACKET = "insert into penstock.packets (version_id, document_id, digest) values (1, 70, sha256('p'))"
 MEMBER = "insert into penstock.packet_documents (version_id, place, name, member_id, member_version) values (1, 0, 'm', 71, 2)"
 BLOB = "insert into penstock.blobs (key, digest, size) values ('k', sha256('k'), 1)"
-LANE = "insert into penstock.lanes (queue, kind, share) values ('q', 'k', 's')"
+LANE = "insert into penstock.lanes (queue, kind, fairness_key) values ('q', 'k', 's')"
 READ = (
     "insert into penstock.extractions (id, collection_id, document_id, version_id, plan, llm, embedder, state, job_id) "
     "overriding system value values (1, 1, 70, {0}, 'p', 'main', 'static', 'current', 1)"
@@ -115,11 +115,11 @@ BROKEN: dict[str, tuple[list[str], str]] = {
     ),
     "schedules_are_unique": (
         [
-            "insert into penstock.schedules (name, share, rule, timezone, queue, kind, args, missed, overlap, origin) "
+            "insert into penstock.schedules (name, fairness_key, rule, timezone, queue, kind, args, missed, overlap, origin) "
             f"values ('{name}', 's', 'every 1h', 'UTC', 'q', 'clean', '{{}}', 'one', 'skip', 'api')"
             for name in ("old", "new")
         ],
-        "The schedules new, old of the share s do the same: clean",
+        "The schedules new, old of the fairness key s do the same: clean",
     ),
     "connections_are_within_the_budget": ([WORKER.format(10_000)], "may open 10000 connections"),
     "queued_document_has_a_job": (

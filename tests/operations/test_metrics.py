@@ -18,7 +18,7 @@ __all__ = ["app", "document_queue"]
 
 LARGE = {"documents", "versions", "events", "jobs", "inbox", "findings", "tallies"}
 FILL = """
-insert into penstock.lanes (id, queue, kind, share) overriding system value
+insert into penstock.lanes (id, queue, kind, fairness_key) overriding system value
   select n, 'documents', 'prepare_document', n::text from generate_series(1001, 1300) as n;
 insert into penstock.collections (id, name, model, chunk_size, chunk_overlap, ocr_language, search_language)
   overriding system value
@@ -121,7 +121,7 @@ async def test_documents(document_queue: DocumentQueue) -> None:
     lately = {"accepted": 6, "ready": 1, "partial": 1, "failed": 1}
     assert {key: found[f"penstock_documents_lately event={key}"] for key in lately} == lately
     assert found["penstock_dead_letters kind=prepare_document"] == 1
-    states = {"ready": 2, "running": 1, "dead": 1, "later": 0, "waiting": 0, "suspect": 0}
+    states = {"ready": 2, "running": 1, "dead": 1, "later": 0, "waiting": 0, "quarantined": 0}
     assert {key: found[f"penstock_jobs state={key}"] for key in states} == states
     await document_queue.run("update penstock.test_clock set shift = shift + interval '61 minutes'")
     assert (await values(document_queue))["penstock_documents_lately event=accepted"] == 0
@@ -173,8 +173,8 @@ async def test_sources_and_schedules(document_queue: DocumentQueue) -> None:
         "('hook', '1', sha256(''), '{}', 'waiting', null), ('orders', '1', sha256(''), '{}', 'failed', '{}')"
     )
     await document_queue.run(
-        "insert into penstock.schedules (name, share, rule, timezone, queue, kind, args, missed, overlap, origin, next_at) "
-        "select name, '_system', 'every 5m', 'UTC', 'default', 'tidy', '{}', 'one', 'skip', 'api', "
+        "insert into penstock.schedules (name, fairness_key, rule, timezone, queue, kind, args, missed, overlap, origin, "
+        "next_at) select name, '_system', 'every 5m', 'UTC', 'default', 'tidy', '{}', 'one', 'skip', 'api', "
         "penstock.now() + interval '1 minute' from unnest(array['one', 'two', 'three']) as name"
     )
     await document_queue.run("update penstock.schedules set rule = 'every 6m' where name = 'three'")

@@ -45,7 +45,7 @@ async def test_leased_means_that_a_live_worker_has_it(document_queue: DocumentQu
     [worker] = status["workers"]
     assert (worker["status"], worker["running"], worker["serves_documents"]) == ("alive", 1, True)
 
-    await advance(document_queue, timedelta(minutes=1))  # without a beat
+    await advance(document_queue, timedelta(minutes=1))  # without a heartbeat
     status = await read_status(document_queue.app)
     assert status["jobs"]["running"] == {"count": 1, "leased": 0, "attempted": 1}
     assert status["workers"][0]["status"] == "silent"
@@ -58,7 +58,7 @@ async def test_a_long_wait_is_told(document_queue: DocumentQueue) -> None:
     accepted = await document_queue.add("a.txt")
     await document_queue.worker()
     await advance(document_queue, timedelta(minutes=7))
-    await document_queue.run("update penstock.workers set beat_at = penstock.now()")
+    await document_queue.run("update penstock.workers set heartbeat_at = penstock.now()")
     [problem] = (await read_status(document_queue.app))["problems"]
     assert problem == f"Document {accepted.id} (a.txt) has waited for 7 min: `penstock why {accepted.id}`."
 

@@ -84,7 +84,7 @@ class LlmApp:
         async with asyncio.timeout(20):
             while True:
                 async with self.app.database.pool.session() as session:
-                    if any(limit.name == name and limit.level == level for limit in await list_limits(session)):
+                    if any(limit.name == name and limit.concurrency == level for limit in await list_limits(session)):
                         return
                 await asyncio.sleep(0.05)
 
@@ -319,7 +319,7 @@ async def test_too_many_questions_are_refused_to_who_asks(
             await llm_app.completing.ask("why?")
         told = refuse(caught.value)  # as a route of the API that asks would answer
         assert (told.status_code, int(told.headers["Retry-After"]) >= 1) == (429, True)
-        await llm_app.completing.ask("why?", share="another")
+        await llm_app.completing.ask("why?", fairness_key="another")
     assert chat.asked == []
 
 

@@ -27,8 +27,8 @@ def shop_of(seat: Seat) -> JobQueue:
 
 
 def again_of(job: Job, attempt: int) -> Job:
-    """The same job, claimed anew as a suspect."""
-    return replace(job, attempt=attempt, suspect=True)
+    """The same job, claimed anew as a quarantined job."""
+    return replace(job, attempt=attempt, quarantined=True)
 
 
 def in_turn(*plays: Play) -> Play:
@@ -59,7 +59,7 @@ def claims_suspect(proof_database: ProofDatabase, worker: int) -> Play:
         """The new attempt."""
         claimer = Claimer(proof_database.job_queue.database, proof_database.job_queue.lanes, worker)
         claimer._own = seat.session
-        job = await claimer.claim_suspect(["default"])
+        job = await claimer.claim_quarantined(["default"])
         return None if job is None else job.attempt
 
     return play
@@ -105,16 +105,16 @@ def keeps_step(worker: int, job: Job) -> Play:
     return play
 
 
-def beats(worker: int) -> Play:
+def heartbeats(worker: int) -> Play:
     async def play(seat: Seat) -> bool:
-        row = await fleet_sql.beat.first(seat.session, worker_id=worker, draining=False, load="{}")
+        row = await fleet_sql.heartbeat.first(seat.session, worker_id=worker, draining=False, load="{}")
         return row is not None
 
     return play
 
 
 def exchanges(worker: int, permits: int) -> Play:
-    """A beat's exchange of permits, by a worker that could use all of them: what it may use then."""
+    """A heartbeat's exchange of permits, by a worker that could use all of them: what it may use then."""
 
     async def play(seat: Seat) -> int:
         limits = Limits()

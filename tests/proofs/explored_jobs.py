@@ -14,7 +14,7 @@ from tests.proofs.explore import Explored, ProofDatabase
 from tests.proofs.stepped_session import SAVEPOINTS
 
 BEGIN = ("BEGIN", *SAVEPOINTS)
-LEASE_OVER = "update penstock.workers set beat_at = beat_at - interval '1 hour' where id = $1"
+LEASE_OVER = "update penstock.workers set heartbeat_at = heartbeat_at - interval '1 hour' where id = $1"
 Answers = Mapping[str, Any]
 
 

@@ -53,7 +53,7 @@ async def test_everything_is_done_once(worker_processes: WorkerProcesses, cell: 
         await put_in(worker_processes, workload)
         await until_met(victim, "kill")
         worker = await worker_processes.start(*options, ready=False, PENSTOCK_TEST_FAILPOINTS=armed)
-    elif cell.point == "before-promote":  # passed with the first beat: what is due must be there before
+    elif cell.point == "before-promote":  # passed with the first heartbeat: what is due must be there before
         await put_in(worker_processes, workload)
         worker = await worker_processes.start(*options, ready=False, PENSTOCK_TEST_FAILPOINTS=armed)
     else:

@@ -1,4 +1,4 @@
-"""Two and three actors through claim, beat, finish, settle, rescue, cancel and promote, in every order there is.
+"""Two and three actors through claim, heartbeat, finish, settle, rescue, cancel and promote, in every order there is.
 
 Each exploration says how many schedules it went through, and that number is part of the proof: it changes only when an
 actor gets another statement or another lock. Where nobody waits for a lock it is also compared with the formula.
@@ -24,13 +24,13 @@ from penstock.engine.steps import sql as checkpoint_sql
 from tests.engine.conftest import nothing
 from tests.proofs.actors import (
     again_of,
-    beats,
     cancels,
     claims,
     claims_suspect,
     declares_gone,
     exchanges,
     finishes,
+    heartbeats,
     in_turn,
     keeps_step,
     promotes,
@@ -264,7 +264,7 @@ async def test_settle_promote_claim(proof_database: ProofDatabase) -> None:
 
 
 async def test_beat_declare_claim(proof_database: ProofDatabase) -> None:
-    """A late beat, a declaration and a claim: who was declared gone has no beat, and claims nothing afterwards."""
+    """A late heartbeat, a declaration and a claim: who was declared gone has no heartbeat, and claims nothing afterwards."""
     await proof_database.job_queue.enqueue()
     worker = await proof_database.job_queue.worker()
     await proof_database.job_queue.run(LEASE_OVER, worker)
@@ -273,9 +273,9 @@ async def test_beat_declare_claim(proof_database: ProofDatabase) -> None:
     async def check(session: Session, answers: Answers) -> None:
         gone = await session.fetchval("select gone_at is not null from penstock.workers where id = $1", worker)
         assert gone == bool(answers["declare"])
-        assert answers["beat"] != gone
+        assert answers["heartbeat"] != gone
 
-    plays = {"beat": beats(worker), "declare": declares_gone(), "claim": claims(proof_database, worker)}
+    plays = {"heartbeat": heartbeats(worker), "declare": declares_gone(), "claim": claims(proof_database, worker)}
     told(await explore(proof_database, plays, check=check), 73)
 
 
@@ -367,11 +367,11 @@ async def test_settle_children_cancel_tree(proof_database: ProofDatabase) -> Non
 
 
 async def test_rescue_child_settle_child(proof_database: ProofDatabase) -> None:
-    """A child dies with its worker as a lonely suspect for the last time, while its sister ends."""
+    """A child dies with its worker as a lonely quarantined job for the last time, while its sister ends."""
     worker, [one, two] = await fan_out(proof_database)
     gone = await proof_database.job_queue.worker()
     await proof_database.job_queue.run(
-        "update penstock.jobs set worker_id = $1, suspect = true, deaths = 1 where id = $2", gone, one.id
+        "update penstock.jobs set worker_id = $1, quarantined = true, deaths = 1 where id = $2", gone, one.id
     )
     await proof_database.job_queue.run(LEASE_OVER, gone)
     await proof_database.keep()

@@ -94,7 +94,7 @@ async def test_listening_through_a_pooler_is_known_to_be_deaf(
 
 
 async def test_jobs_through_a_pooler(settings: Settings, database_url: DatabaseUrl, pooled_url: DatabaseUrl) -> None:
-    """Beats, locks and claims go the direct way; outcomes and effects through the pooler."""
+    """Heartbeats, locks and claims go the direct way; outcomes and effects through the pooler."""
     app = Penstock(home=settings.home, database_url=pooled_url, database_direct_url=database_url)
 
     @app.job()

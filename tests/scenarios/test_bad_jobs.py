@@ -33,13 +33,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "a negative timedelta": {"run_in": timedelta(seconds=-1)},
     "no duration": {"run_in": "soon"},
     "a delay beyond the calendar": {"run_in": timedelta(days=400_000_000)},
-    "an empty share": {"share": ""},
-    "a share with a line break": {"share": "a\nb"},
-    "a share with a NUL": {"share": "a\0b"},
-    "a share with a lone surrogate": {"share": "\ud800"},
-    "a long share": {"share": "x" * 201},
-    "a share that is a number": {"share": 7},
-    "a share that is missing": {"share": None},
+    "an empty share": {"fairness_key": ""},
+    "a fairness key with a line break": {"fairness_key": "a\nb"},
+    "a fairness key with a NUL": {"fairness_key": "a\0b"},
+    "a fairness key with a lone surrogate": {"fairness_key": "\ud800"},
+    "a long share": {"fairness_key": "x" * 201},
+    "a fairness key that is a number": {"fairness_key": 7},
+    "a fairness key that is missing": {"fairness_key": None},
     "a priority out of range": {"priority": 101},
     "a priority in words": {"priority": "high"},
     "a priority between": {"priority": 1.5},
@@ -96,15 +96,16 @@ async def test_one_bad_call_keeps_all_of_many_out(worker_processes: WorkerProces
 
 
 @pytest.mark.parametrize(
-    "share", ["ü", "a b", "O'Neil; drop table penstock.jobs", "%_\\", "🙂" * 50, "x" * 200, "null"]
+    "fairness_key", ["ü", "a b", "O'Neil; drop table penstock.jobs", "%_\\", "🙂" * 50, "x" * 200, "null"]
 )
-async def test_a_share_may_be_any_printable_text(worker_processes: WorkerProcesses, share: str) -> None:
-    job = await worker_processes.client.enqueue(sample_jobs.make(), share=share)
+async def test_a_share_may_be_any_printable_text(worker_processes: WorkerProcesses, fairness_key: str) -> None:
+    job = await worker_processes.client.enqueue(sample_jobs.make(), fairness_key=fairness_key)
     assert (
         await worker_processes.connection.fetchval(
-            "select lane.share from penstock.jobs join penstock.lanes as lane on lane.id = lane where jobs.id = $1", job
+            "select lane.fairness_key from penstock.jobs join penstock.lanes as lane on lane.id = lane where jobs.id = $1",
+            job,
         )
-        == share
+        == fairness_key
     )
 
 

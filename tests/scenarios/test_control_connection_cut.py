@@ -1,4 +1,4 @@
-"""The beat's connection is cut, again and again: the worker takes its lock anew before anybody believes it dead."""
+"""The heartbeat's connection is cut, again and again: the worker takes its lock anew before anybody believes it dead."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ from tests.scenarios.worker_processes import WorkerProcesses
 # It waits until they are gone: a lock that is held afterwards is a new one.
 CUT = """
 select count(*) filter (where pg_terminate_backend(pid, 5000)) from pg_stat_activity
-where application_name like 'penstock-beat%' and datname = current_database()
+where application_name like 'penstock-heartbeat%' and datname = current_database()
 """
 HELD = """
 select count(*) from pg_locks
@@ -26,7 +26,7 @@ async def test_a_worker_keeps_its_jobs(worker_processes: WorkerProcesses) -> Non
     for _ in range(10):
         assert await worker_processes.connection.fetchval(CUT) == 3
         await worker_processes.until(f"select ({HELD}) = 3", within=3)
-        await asyncio.sleep(rng.uniform(0, 0.3))  # at any moment of a beat
+        await asyncio.sleep(rng.uniform(0, 0.3))  # at any moment of a heartbeat
     await worker_processes.until_over()
 
     assert {job: [each.outcome for each in tries] for job, tries in (await worker_processes.history()).items()} == {

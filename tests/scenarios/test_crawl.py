@@ -23,7 +23,7 @@ COUNTED = "tests.scenarios.counting_worker"  # for its failpoints at the end of 
 LEAVES = 12
 KEPT = {"/", "/hall", "/listed", "/moved", *(f"/leaf/{number}" for number in range(LEAVES))}
 # Each victim of a chain dies there, in the same crawl; `=N`: when it comes there for the Nth time. A job may lose two workers,
-# one of them as a suspect; waiting for its pages acquits a crawl.
+# one of them as a quarantined job; waiting for its pages acquits a crawl.
 CRAWL, SCRAPE = "step:crawl", "step:scrape"
 CHAINS = [
     ["step:robots", "step:round", "step:turn", "step:fetch", "step:sitemaps", "step:close"],

@@ -91,11 +91,14 @@ async def test_a_poison_document(document_queue: DocumentQueue) -> None:
     for _ in range(2):
         await document_queue.job_queue.lose(worker)
         worker = await document_queue.job_queue.worker(document_queue.kind)
-        assert await document_queue.job_queue.claimers[worker].claim_suspect(["documents"])
+        assert await document_queue.job_queue.claimers[worker].claim_quarantined(["documents"])
     await document_queue.job_queue.lose(worker)
     told = await explain_document(document_queue.app, made.id)
     assert told.because == "failed"
-    assert "has failed (WorkerLost): Its worker was lost 2 times while it ran as the only suspect." in told.sentence
+    assert (
+        "has failed (WorkerLost): Its worker was lost 2 times while it ran as the only quarantined job."
+        in told.sentence
+    )
     assert f"When the cause is mended: `penstock documents retry {made.id}`." in told.sentence
     [finding] = [one for one in await examine(document_queue.app.settings) if one.name == "dead-jobs"]
     assert "1 prepare_document job has died, Poison" in finding.sentence
@@ -109,9 +112,11 @@ async def test_a_fair_share_wait(application: Application) -> None:
             await application.enqueue("rest", queue="slow", seconds=0.1), "done"
         )  # so that there is a pace
     await application.until_state(await application.enqueue("rest", queue="slow"), "running")
-    for share in ("mill", "weir", "lock"):
-        await application.client.enqueue_many([Kind("rest", anything, "slow")() for _ in range(30)], share=share)
-    job = await application.client.enqueue(Kind("rest", anything, "slow")(), share="weir")
+    for fairness_key in ("mill", "weir", "lock"):
+        await application.client.enqueue_many(
+            [Kind("rest", anything, "slow")() for _ in range(30)], fairness_key=fairness_key
+        )
+    job = await application.client.enqueue(Kind("rest", anything, "slow")(), fairness_key="weir")
     said = await why(application, job)
     assert "is behind 30 jobs in its lane (slow, rest, weir), which takes turns with 2 other lanes" in said
     assert "1 worker serves it, with all 1 slots in use: it should start in about" in said

@@ -64,7 +64,7 @@ class Reading(ProductProcesses):
         return [row["statement"] for row in await self.connection.fetch(FACTS)]
 
     async def tidy(self) -> None:
-        job = await self.product.app.enqueue(self.product.app.kinds["tidy_facts"](), share="_system")
+        job = await self.product.app.enqueue(self.product.app.kinds["tidy_facts"](), fairness_key="_system")
         await self.product.app.result(job, timeout="20s")
 
     async def orphans(self) -> int:

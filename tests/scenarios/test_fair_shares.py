@@ -23,13 +23,13 @@ class Ledger:
 
         @self.app.job()
         async def serve(ctx: Context) -> None:
-            self.starts.append(ctx.job.share)
+            self.starts.append(ctx.job.fairness_key)
             await asyncio.sleep(seconds)
 
         self._serve = serve
 
-    async def enqueue(self, share: str, count: int) -> None:
-        await self.app.enqueue_many([self._serve() for _ in range(count)], share=share)
+    async def enqueue(self, fairness_key: str, count: int) -> None:
+        await self.app.enqueue_many([self._serve() for _ in range(count)], fairness_key=fairness_key)
 
     @asynccontextmanager
     async def working(self, concurrency: int) -> AsyncIterator[None]:
@@ -57,13 +57,13 @@ async def test_a_huge_backlog_delays_nobody_else(make_ledger: MakeLedger) -> Non
         await ledger.enqueue("big", 10_000)
         async with ledger.working(concurrency=10):
             await until(lambda: len(ledger.starts) > 200)
-            await asyncio.gather(*(ledger.enqueue(share, 5) for share in others))
+            await asyncio.gather(*(ledger.enqueue(fairness_key, 5) for fairness_key in others))
             await until(lambda: len(ledger.starts) - ledger.starts.count("big") == 5 * len(others), within=30)
     # From the first start of another one: what was claimed before the others came is no question of fairness.
-    turns = [turn for turn, share in enumerate(ledger.starts) if share != "big"]
+    turns = [turn for turn, fairness_key in enumerate(ledger.starts) if fairness_key != "big"]
     beside = Counter(ledger.starts[turns[0] : turns[-1]])["big"]
     print(f"\nthe big one got {beside} while the others got 5 each")  # noqa: T201  the measurement
-    assert {share: ledger.starts.count(share) for share in others} == dict.fromkeys(others, 5)
+    assert {fairness_key: ledger.starts.count(fairness_key) for fairness_key in others} == dict.fromkeys(others, 5)
     assert beside <= 20  # its part is 5, and some were in the buffer (4 to 9 measured)
 
 
@@ -72,11 +72,11 @@ async def test_weights_count(make_ledger: MakeLedger, concurrency: int) -> None:
     ledger = make_ledger(0.01)
     async with ledger.app:
         await ledger.app.weigh("heavy", 3)
-        for share in ("light", "heavy", "other"):
-            await ledger.enqueue(share, 400)
+        for fairness_key in ("light", "heavy", "other"):
+            await ledger.enqueue(fairness_key, 400)
         async with ledger.working(concurrency):
             await until(lambda: len(ledger.starts) >= 400, within=30)
-    # Long enough that the last claim, which may be cut between two shares, does not decide.
+    # Long enough that the last claim, which may be cut between two fairness keys, does not decide.
     got = Counter(ledger.starts[:400])
     print(f"\n{dict(got)} of 400; fair are 240, 80, 80")  # noqa: T201  the measurement
     assert 192 <= got["heavy"] <= 288
@@ -91,7 +91,7 @@ async def test_a_hundred_paused_tenants_hide_nobody(make_ledger: MakeLedger) -> 
     async with ledger.app:
         for number in range(150):
             await ledger.enqueue(f"paused-{number}", 1)
-            await ledger.app.pause(share=f"paused-{number}")
+            await ledger.app.pause(fairness_key=f"paused-{number}")
         async with ledger.working(concurrency=10):
             await ledger.enqueue("open", 20)
             await until(lambda: ledger.starts.count("open") == 20, within=3)

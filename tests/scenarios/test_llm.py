@@ -30,7 +30,7 @@ where lane.kind = 'llm.complete.main' and job.outcome = 'done'
 """
 BEATEN = """
 select 1 from penstock.workers where gone_at is null
-having bool_and(beat_at > penstock.now() - interval '2 seconds')
+having bool_and(heartbeat_at > penstock.now() - interval '2 seconds')
 """
 
 

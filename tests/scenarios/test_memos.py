@@ -25,8 +25,8 @@ pytestmark = pytest.mark.slow
 STREAMS = ("mill", "ferry")
 THINGS = ("gate", "weir", "turbine")  # each is now of this colour, now of that one
 TALK_EVERY = 0.15  # seconds
-# Each victim dies there, in the same streams. A job may lose two workers, one of them as a suspect; waiting for the model
-# acquits it. Passages: a batch comes to the step `read` again after each answer.
+# Each victim dies there, in the same streams. A job may lose two workers, one of them as a quarantined job; waiting for the
+# model acquits it. Passages: a batch comes to the step `read` again after each answer.
 CHAINS = [
     ["step:read", "mid-map", "step:embed", "step:compare"],
     ["mid-checkpoint", "step:read=2", "mid-map=2", "step:save"],

@@ -62,8 +62,8 @@ select replace(document.name, $1, '') as name, version.number, version.pages, ve
 from penstock.documents as document join penstock.versions as version on version.id = document.live_id
 where starts_with(document.name, $1) order by document.name
 """
-# Each victim of a chain dies there, in the same packet. A job may lose two workers, one of them as a suspect; waiting for its
-# children acquits a parent.
+# Each victim of a chain dies there, in the same packet. A job may lose two workers, one of them as a quarantined job; waiting
+# for its children acquits a parent.
 TAKING, PREPARING = "step:take_message", "step:prepare_packet"
 CHAINS = [
     [

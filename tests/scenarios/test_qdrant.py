@@ -209,7 +209,7 @@ async def test_a_deletion_is_proved_though_qdrant_is_away_at_first(
 
 
 async def test_a_deletion_while_it_is_being_written(product_processes: ProductProcesses, stand_in: StandIn) -> None:
-    """Its job ends with the next beat, its points go; whoever was late is found by the reconciler."""
+    """Its job ends with the next heartbeat, its points go; whoever was late is found by the reconciler."""
     gate = asyncio.Event()
     written = asyncio.Event()
 

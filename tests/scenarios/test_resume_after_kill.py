@@ -63,8 +63,8 @@ async def test_five_thousand_children_over_three_workers_with_kills(worker_proce
     job = await worker_processes.client.enqueue(sample_jobs.read_book(pages=pages))
     for ended in (300, 1200, 2100, 3000, 3900):
         await worker_processes.until("select count(*) >= $1 from effects", ended)
-        # One that lost its worker twice as a suspect would rightly be called poison.
-        await worker_processes.until("select not exists (select from penstock.jobs where suspect)")
+        # One that lost its worker twice as a quarantined job would rightly be called poison.
+        await worker_processes.until("select not exists (select from penstock.jobs where quarantined)")
         hands.pop(0).kill()
         hands.append(await worker_processes.start("--concurrency", "20"))
 

@@ -1,4 +1,4 @@
-"""Many suspects that nobody may run now: those behind them have their turn all the same."""
+"""Many quarantined that nobody may run now: those behind them have their turn all the same."""
 
 import pytest
 

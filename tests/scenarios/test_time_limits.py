@@ -8,7 +8,7 @@ async def test_a_timeout_is_charged_retried_alone_and_then_final(worker_processe
     await worker_processes.start()
     job = await worker_processes.client.enqueue(sample_jobs.take_too_long())
     await worker_processes.until("select state = 'later' from penstock.jobs where id = $1", job)
-    assert (await worker_processes.record(job)).suspect  # its next try is alone
+    assert (await worker_processes.record(job)).quarantined  # its next try is alone
     await worker_processes.until_over()
     record = await worker_processes.record(job)
     assert (record.state, record.outcomes, record.failures) == ("dead", ["retry", "dead"], 2)

@@ -16,7 +16,9 @@ async def test_no_innocent_is_buried(worker_processes: WorkerProcesses) -> None:
     second = await worker_processes.start("--concurrency", "101")
     more = await worker_processes.client.enqueue_many([sample_jobs.make_quickly_again(seconds=60) for _ in range(100)])
     await worker_processes.until("select count(*) = 100 from begun where attempt = 1 and job = any ($1)", more)
-    await worker_processes.until("select exists (select from begun where attempt = 2)")  # a suspect runs beside them
+    await worker_processes.until(
+        "select exists (select from begun where attempt = 2)"
+    )  # a quarantined job runs beside them
     second.kill()
     await worker_processes.start("--concurrency", "100")
     await worker_processes.until_over()

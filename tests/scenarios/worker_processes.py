@@ -36,7 +36,7 @@ class JobRecord:
     state: str
     attempt: int
     failures: int
-    suspect: bool
+    quarantined: bool
     deaths: int
     worker_id: int | None
     error: Mapping[str, Any]
@@ -139,7 +139,7 @@ class WorkerProcesses:
             row["state"],
             row["attempt"],
             row["failures"],
-            row["suspect"],
+            row["quarantined"],
             row["deaths"],
             row["worker_id"],
             json.loads(row["error"] or "{}"),

@@ -40,7 +40,7 @@ async def test_a_version_is_cleared_of_all_models(searched_texts: SearchedTexts)
     async with searched_texts.database.pool.session() as session:
         for model in ("static", "two-3"):
             assert await VectorTable(model).counts(session, collection, [version]) == {version: 5}
-    assert await searched_texts.clear(version, most=3) > 10, "in bites"
+    assert await searched_texts.clear(version, most=3) > 10, "in batches"
     async with searched_texts.database.pool.session() as session:
         for model in ("static", "two-3"):
             assert await VectorTable(model).counts(session, collection, [version]) == {}

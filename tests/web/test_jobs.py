@@ -35,7 +35,7 @@ async def test_a_job_is_shown_and_cancelled(two_tenants: TwoTenants) -> None:
     listed = await ask(two_tenants, "GET", "/api/jobs?state=ready&kind=prepare_document&limit=1")
     assert [each["id"] for each in listed["items"]] == [two_tenants.job]
     [lane] = [each for each in await ask(two_tenants, "GET", "/api/lanes") if each["kind"] == "prepare_document"]
-    assert (lane["share"], lane["depth"], lane["oldest_id"]) == ("mill/attic", 1, two_tenants.job)
+    assert (lane["fairness_key"], lane["depth"], lane["oldest_id"]) == ("mill/attic", 1, two_tenants.job)
 
     shown = await ask(two_tenants, "GET", f"/api/jobs/{two_tenants.job}")
     assert (shown["state"], shown["attempts"]) == ("ready", [])
@@ -99,7 +99,7 @@ async def test_nothing_has_changed_since_the_failure(two_tenants: TwoTenants) ->
 
 
 async def test_pauses(two_tenants: TwoTenants) -> None:
-    body = {"what": "share", "name": "mill/attic", "reason": "moving"}
+    body = {"what": "fairness_key", "name": "mill/attic", "reason": "moving"}
     await ask(two_tenants, "POST", "/api/pauses", json=body)
     [held] = await ask(two_tenants, "GET", "/api/pauses")
     assert {name: held[name] for name in body} == body

@@ -241,7 +241,7 @@ async def test_text_that_cannot_be_kept(api: Api) -> None:
         ("/jobs/resume", {"what": "mood", "name": "a"}),
         ("/jobs/redrive", {"fingerprint": "\0"}),
         ("/jobs/discard", {"fingerprint": "x", "reason": ""}),
-        ("/schedules/run", {"name": "\0", "share": "x"}),
+        ("/schedules/run", {"name": "\0", "fairness_key": "x"}),
         ("/collections", {"name": "\0"}),
         ("/documents/bulk", {"action": "explode", "ids": "1"}),
         ("/documents/bulk", {"action": "retry", "ids": "one"}),

@@ -90,7 +90,9 @@ async def test_not_ready_when_something_waits_for_too_long(api: Api) -> None:
             await tx.execute(
                 "update penstock.workers set queues = queues || array['busy'], kinds = kinds || array['print']"
             )
-            await tx.execute("insert into penstock.lanes (queue, kind, share) values ('busy', 'print', 'default')")
+            await tx.execute(
+                "insert into penstock.lanes (queue, kind, fairness_key) values ('busy', 'print', 'default')"
+            )
             await tx.execute(
                 "insert into penstock.jobs (lane, args, enqueued_at) "
                 "select id, '{}', penstock.now() - interval '11 minutes' from penstock.lanes where kind = 'print'"

@@ -57,7 +57,7 @@ def fleet(
         typer.echo("No worker is running: start one with `penstock worker module:app`.")
     if workers:
         print_table(
-            ("id", "worker", "status", "running", "pool", "queues", "kinds", "beat", "code"), map(_cells, workers)
+            ("id", "worker", "status", "running", "pool", "queues", "kinds", "heartbeat", "code"), map(_cells, workers)
         )
 
 
@@ -148,7 +148,7 @@ def limits(context: typer.Context, as_json: Json = False) -> None:
     if not found:
         typer.echo('There is no limit: an application declares one with app.limit("name", permits), and runs a worker.')
         return
-    columns = ("limit", "worker", "granted", "used", "waiting", "level", "breaker")
+    columns = ("limit", "worker", "granted", "used", "waiting", "concurrency", "breaker")
     print_table(columns, (cells for limit in found for cells in _rows(limit)))
 
 
@@ -160,9 +160,17 @@ def _rows(limit: LimitState) -> Iterator[tuple[object, ...]]:
     """A line for the fleet, and one for each worker."""
     used, granted = f"{limit.used}/{limit.permits}", f"{limit.granted}/{limit.permits}"
     name = limit.name if limit.chosen is None else f"{limit.name} (set by hand)"
-    yield name, f"all {len(limit.workers)}", granted, used, limit.waiting, f"{limit.level:.1f}", limit.breaker_words
+    yield (
+        name,
+        f"all {len(limit.workers)}",
+        granted,
+        used,
+        limit.waiting,
+        f"{limit.concurrency:.1f}",
+        limit.breaker_words,
+    )
     for worker in limit.workers:
-        numbers = (worker["granted"], worker["used"], worker["waiting"], f"{worker['level']:.1f}")
+        numbers = (worker["granted"], worker["used"], worker["waiting"], f"{worker['concurrency']:.1f}")
         yield "", worker["worker"], *numbers, ""
 
 
@@ -190,7 +198,7 @@ def set_permits(
     permits: Annotated[int, typer.Argument(min=1, help="For all workers together.")],
     as_json: Json = False,
 ) -> None:
-    """Give a limit this many permits, whatever workers declare; they use them from their next beat on."""
+    """Give a limit this many permits, whatever workers declare; they use them from their next heartbeat on."""
 
     async def choose(penstock: Penstock) -> None:
         async with penstock.transaction() as tx:

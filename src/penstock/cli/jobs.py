@@ -25,7 +25,7 @@ Fingerprint = Annotated[str | None, typer.Option(help="Only those that died of t
 OptionalKind = Annotated[str | None, typer.Option("--kind", help="Only of this kind.")]
 Queue = Annotated[str, typer.Option(help="The queue.")]
 KindName = Annotated[str, typer.Option("--kind", help="The kind.")]
-Share = Annotated[str, typer.Option(help="The share.")]
+FairnessKey = Annotated[str, typer.Option(help="The fairness key.")]
 
 
 @app.command("list")
@@ -33,7 +33,7 @@ def list_jobs(
     state: Annotated[str | None, typer.Option(help=f"Only in this state: {', '.join(STATES)}.")] = None,
     kind: Filter = None,
     queue: Filter = None,
-    share: Filter = None,
+    fairness_key: Filter = None,
     after: Annotated[int, typer.Option(help="Only jobs with a larger number.")] = 0,
     limit: Most = 50,
     as_json: Json = False,
@@ -49,7 +49,9 @@ def list_jobs(
         place: int | None = after
         while place is not None and len(jobs) < limit:
             page = await penstock.database.pool.repeat(
-                partial(list_live, wanted=JobFilter(state, kind, queue, share), after=place, most=limit - len(jobs))
+                partial(
+                    list_live, wanted=JobFilter(state, kind, queue, fairness_key), after=place, most=limit - len(jobs)
+                )
             )
             jobs += [decoded(row) | {"error": row["error"]} for row in page.jobs]
             place = page.next
@@ -62,7 +64,7 @@ def list_jobs(
     if not jobs:
         typer.echo("No live job matches.")
         return
-    columns = ("id", "state", "queue", "kind", "share", "attempt", "failures", "run_at", "error")
+    columns = ("id", "state", "queue", "kind", "fairness_key", "attempt", "failures", "run_at", "error")
     print_table(columns, ([_cell(job[column]) for column in columns] for job in jobs))
     if more:
         typer.echo(f"There are more: penstock jobs list --after {jobs[-1]['id']}", err=True)
@@ -87,7 +89,7 @@ def cancel(
     reason: Annotated[str, typer.Option(help="Kept in the history.")] = "cancelled by hand",
     as_json: Json = False,
 ) -> None:
-    """Cancel jobs; a running one stops with the next beat of its worker."""
+    """Cancel jobs; a running one stops with the next heartbeat of its worker."""
     cancelled = ask(lambda penstock: penstock.cancel(*job_ids, reason=reason))
     missed = sorted(set(job_ids) - set(cancelled))
     if as_json:
@@ -153,9 +155,10 @@ def list_dead(
         typer.echo("No dead job matches." if chosen else "No job is dead.")
     elif chosen:
         rows = (
-            (job["id"], job["kind"], job["share"], job["attempt"], shortened(job["error"]["message"])) for job in dead
+            (job["id"], job["kind"], job["fairness_key"], job["attempt"], shortened(job["error"]["message"]))
+            for job in dead
         )
-        print_table(("id", "kind", "share", "attempts", "message"), rows)
+        print_table(("id", "kind", "fairness_key", "attempts", "message"), rows)
     else:
         columns = ("fingerprint", "count", "kind", "class", "message", "first_id")
         print_table(columns, ([shortened(str(cause[column])) for column in columns] for cause in causes))
@@ -218,15 +221,15 @@ def discard(
 def pause(
     queue: Queue = "",
     kind: KindName = "",
-    share: Share = "",
+    fairness_key: FairnessKey = "",
     reason: Annotated[str, typer.Option(help="Shown by why and doctor.")] = "paused by hand",
     as_json: Json = False,
 ) -> None:
-    """Claim nothing of a queue, a kind or a share until resume; what runs goes on."""
-    what, name = _chosen(queue, kind, share)
+    """Claim nothing of a queue, a kind or a fairness key until resume; what runs goes on."""
+    what, name = _chosen(queue, kind, fairness_key)
 
     async def hold(penstock: Penstock) -> bool:
-        await penstock.pause(queue=queue, kind=kind, share=share, reason=reason)
+        await penstock.pause(queue=queue, kind=kind, fairness_key=fairness_key, reason=reason)
         return bool(await penstock.database.pool.repeat(lambda session: queues_of(session, what, name)))
 
     known = ask(hold)
@@ -238,17 +241,17 @@ def pause(
         typer.echo(f"No job of such a {what} has been seen so far: check the name.", err=True)
 
 
-def resume(queue: Queue = "", kind: KindName = "", share: Share = "", as_json: Json = False) -> None:
+def resume(queue: Queue = "", kind: KindName = "", fairness_key: FairnessKey = "", as_json: Json = False) -> None:
     """End a pause."""
-    what, name = _chosen(queue, kind, share)
-    resumed = ask(lambda penstock: penstock.resume(queue=queue, kind=kind, share=share))
+    what, name = _chosen(queue, kind, fairness_key)
+    resumed = ask(lambda penstock: penstock.resume(queue=queue, kind=kind, fairness_key=fairness_key))
     if as_json:
         print_json({"resumed": resumed, "what": what, "name": name})
     else:
         typer.echo(f"The {what} {name} goes on." if resumed else f"The {what} {name} was not paused.")
 
 
-def _chosen(queue: str, kind: str, share: str) -> tuple[str, str]:
+def _chosen(queue: str, kind: str, fairness_key: str) -> tuple[str, str]:
     """For the sentences; that there is exactly one is checked by the call itself."""
-    given = {"queue": queue, "kind": kind, "share": share}
+    given = {"queue": queue, "kind": kind, "fairness_key": fairness_key}
     return next(((what, name) for what, name in given.items() if name), ("queue", ""))

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 MOST = 10_000
 Name = Annotated[str, typer.Argument(metavar="NAME")]
-Share = Annotated[str | None, typer.Option(help="Whose; needed if several shares have one of this name.")]
+FairnessKey = Annotated[str | None, typer.Option(help="Whose; needed if several fairness keys have one of this name.")]
 
 
 @app.command("list")
@@ -45,7 +45,7 @@ def list_schedules(as_json: Json = False) -> None:
     if not found:
         typer.echo("There is no schedule.")
         return
-    columns = ("name", "share", "rule", "zone", "kind", "declared", "next", "last", "fired", "skipped", "state")
+    columns = ("name", "fairness_key", "rule", "zone", "kind", "declared", "next", "last", "fired", "skipped", "state")
     print_table(columns, map(_cells, found))
 
 
@@ -57,7 +57,7 @@ def _cells(schedule: ScheduleState) -> tuple[object, ...]:
     now = schedule.now
     return (
         schedule.name,
-        schedule.share,
+        schedule.fairness_key,
         schedule.rule,
         schedule.timezone,
         schedule.kind,
@@ -79,63 +79,63 @@ def _distance(at: datetime, now: datetime) -> str:
 
 
 @app.command()
-def run(name: Name, share: Share = None, as_json: Json = False) -> None:
+def run(name: Name, fairness_key: FairnessKey = None, as_json: Json = False) -> None:
     """Put one job of a schedule in now, whatever its rule says; its number."""
-    found, number = _change(name, share, run_schedule)
+    found, number = _change(name, fairness_key, run_schedule)
     if as_json:
-        print_json({"schedule": name, "share": found, "job": number})
+        print_json({"schedule": name, "fairness_key": found, "job": number})
     else:
-        typer.echo(f"Job {number} is in the queue, for the schedule {name} of the share {found}.")
+        typer.echo(f"Job {number} is in the queue, for the schedule {name} of the fairness key {found}.")
 
 
 @app.command()
-def pause(name: Name, share: Share = None, as_json: Json = False) -> None:
+def pause(name: Name, fairness_key: FairnessKey = None, as_json: Json = False) -> None:
     """Let a schedule fire no more until resume; the ticks of the pause do not count as missed."""
-    found, paused = _change(name, share, pause_schedule)
+    found, paused = _change(name, fairness_key, pause_schedule)
     _tell(as_json, name, found, "paused", paused, "is paused", "was paused already")
 
 
 @app.command()
-def resume(name: Name, share: Share = None, as_json: Json = False) -> None:
+def resume(name: Name, fairness_key: FairnessKey = None, as_json: Json = False) -> None:
     """Go on with the next tick."""
-    found, resumed = _change(name, share, resume_schedule)
+    found, resumed = _change(name, fairness_key, resume_schedule)
     _tell(as_json, name, found, "resumed", resumed, "goes on", "was not paused")
 
 
 @app.command()
-def remove(name: Name, share: Share = None, as_json: Json = False) -> None:
+def remove(name: Name, fairness_key: FairnessKey = None, as_json: Json = False) -> None:
     """Remove a schedule that was added by a call or is retired; one that code declares has to go there."""
-    found, removed = _change(name, share, remove_schedule)
+    found, removed = _change(name, fairness_key, remove_schedule)
     _tell(as_json, name, found, "removed", removed, "is removed", "was removed already")
 
 
-def _change(name: str, share: str | None, change: Callable[[Session, str, str], Awaitable[T]]) -> tuple[str, T]:
-    """Find the schedule that is meant and change it; its share, and what came of it."""
+def _change(name: str, fairness_key: str | None, change: Callable[[Session, str, str], Awaitable[T]]) -> tuple[str, T]:
+    """Find the schedule that is meant and change it; its fairness key, and what came of it."""
 
     async def do(penstock: Penstock) -> tuple[str, T]:
         async with penstock.database.pool.session() as session:
-            found = await _share_of(session, name, share)
+            found = await _fairness_key_of(session, name, fairness_key)
             return found, await change(session, name, found)
 
     return ask(do)
 
 
-async def _share_of(session: Session, name: str, share: str | None) -> str:
-    shares = [found.share for found in await find_schedules(session, name, share, most=MOST)]
-    if len(shares) == 1:
-        return shares[0]
-    if shares:
-        raise BadJob(f"Several shares have a schedule {name} ({listed(shares)}): say --share.")
-    others = [found.share for found in await find_schedules(session, name, most=MOST)]
+async def _fairness_key_of(session: Session, name: str, fairness_key: str | None) -> str:
+    fairness_keys = [found.fairness_key for found in await find_schedules(session, name, fairness_key, most=MOST)]
+    if len(fairness_keys) == 1:
+        return fairness_keys[0]
+    if fairness_keys:
+        raise BadJob(f"Several fairness keys have a schedule {name} ({listed(fairness_keys)}): say --fairness-key.")
+    others = [found.fairness_key for found in await find_schedules(session, name, most=MOST)]
     if others:
-        raise BadJob(f"The share {share} has no schedule {name}: {listed(others)} has one.")
+        raise BadJob(f"The fairness key {fairness_key} has no schedule {name}: {listed(others)} has one.")
     near = get_close_matches(name, await schedule_names(session), n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "`penstock schedule list` shows all."
     raise BadJob(f"There is no schedule {name}: {hint}")
 
 
-def _tell(as_json: bool, name: str, share: str, what: str, done: Any, yes: str, no: str) -> None:
+def _tell(as_json: bool, name: str, fairness_key: str, what: str, done: Any, yes: str, no: str) -> None:
     if as_json:
-        print_json({"schedule": name, "share": share, what: bool(done)})
+        print_json({"schedule": name, "fairness_key": fairness_key, what: bool(done)})
     else:
-        typer.echo(f"The schedule {name} of the share {share} {yes if done else no}.")
+        typer.echo(f"The schedule {name} of the fairness key {fairness_key} {yes if done else no}.")

@@ -66,7 +66,7 @@ class Job(Result):
     id: int
     queue: str = ""
     kind: str = ""
-    share: str = ""
+    fairness_key: str = ""
     state: str = ""
     priority: int = 0
     attempt: int = 0
@@ -87,12 +87,12 @@ class Job(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Lane(Result):
-    """Ready jobs of one queue, kind and share."""
+    """Ready jobs of one queue, kind and fairness key."""
 
     queue: str
     kind: str = ""
-    share: str = ""
-    depth: int = 0
+    fairness_key: str = ""
+    ready: int = 0
     oldest_id: int | None = None
     oldest_seconds: float = 0.0
     paused: bool = False
@@ -122,7 +122,7 @@ class DeadJob(Result):
 
     id: int
     kind: str = ""
-    share: str = ""
+    fairness_key: str = ""
     fingerprint: str = ""
     error: Json = field(default_factory=dict)
     attempt: int = 0
@@ -141,7 +141,7 @@ class Redriving(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Pause(Result):
-    """A queue, kind or share of which nothing new is claimed."""
+    """A queue, kind or fairness key of which nothing new is claimed."""
 
     what: str
     name: str
@@ -164,7 +164,7 @@ class Worker(Result):
     slots: int = 0
     running: int = 0
     started_at: datetime | None = None
-    beat_at: datetime | None = None
+    heartbeat_at: datetime | None = None
     lease_seconds: float = 0.0
     load: Json = field(default_factory=dict)
     gone_at: datetime | None = None
@@ -180,7 +180,7 @@ class LimitState(Result):
     used: int = 0
     granted: int = 0
     waiting: int = 0
-    level: float = 0.0
+    concurrency: float = 0.0
     failures: int = 0
     trips: int = 0
     breaker: str = ""
@@ -196,7 +196,7 @@ class Schedule(Result):
     """What runs by which rule."""
 
     name: str
-    share: str = ""
+    fairness_key: str = ""
     rule: str = ""
     timezone: str = ""
     queue: str = ""

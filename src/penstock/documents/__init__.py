@@ -91,9 +91,9 @@ from penstock.documents.names import (
     PREPARE_PACKET,
     check_document_name,
     encode_metadata,
+    fairness_key_of,
     no_such_collection,
     numbered,
-    share_of,
 )
 from penstock.documents.notify import Notifier, watch_changes
 from penstock.documents.packets import (

@@ -23,7 +23,7 @@ from penstock import telemetry
 from penstock.blobs import BlobStore, StoredBlob
 from penstock.database import Session, statements
 from penstock.documents.ingest.intake import keep_blobs
-from penstock.documents.names import share_of
+from penstock.documents.names import fairness_key_of
 from penstock.engine import STEP, Penstock, insert_reserved, reach, reserve_ids, stamp_args, wake_queues
 from penstock.engine.inspect import Explanation, advise, explain_job, joined
 from penstock.errors import BadSetting, BadValue, PenstockError
@@ -169,7 +169,7 @@ class Inbox:
         """
         settings = settings or self.source(source)
         unique = {checked_id(message.id): message for message in messages}  # of two with one number the last one counts
-        lane = (self.app.kinds[KIND].queue, KIND, share_of(settings.tenant, settings.collection))
+        lane = (self.app.kinds[KIND].queue, KIND, fairness_key_of(settings.tenant, settings.collection))
         lanes = await self.app.lanes([lane])
         async with self.app.database.pool.transaction() as tx:
             if position is not None:

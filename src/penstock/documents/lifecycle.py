@@ -10,7 +10,7 @@ from functools import partial
 from penstock.database import Session, statements
 from penstock.documents.deletion.delete import delete_page
 from penstock.documents.document import Document
-from penstock.documents.names import PREPARE, PREPARE_PACKET, share_of
+from penstock.documents.names import PREPARE, PREPARE_PACKET, fairness_key_of
 from penstock.documents.queries import show_document
 from penstock.engine import Penstock, cancel_trees
 from penstock.engine.inspect import make_ready
@@ -77,7 +77,7 @@ async def redrive_failed(tx: Session, app: Penstock, document: int) -> int | Non
         return None
     kind = PREPARE_PACKET if row["packet"] else KIND
     call = app.kinds[kind](document=document, version=row["version_id"])
-    job = await app.enqueue(call, share=share_of(row["tenant"], row["collection"]), tx=tx)
+    job = await app.enqueue(call, fairness_key=fairness_key_of(row["tenant"], row["collection"]), tx=tx)
     await sql.queue_again.run(tx, document=document, job=job)
     return int(job)
 
@@ -90,7 +90,7 @@ async def replace_in(  # noqa: PLR0913  what the new version is, by name
     job: int | None,
     version: int,
     blob: int,
-    share: str,
+    fairness_key: str,
     metadata: str,
     uploaded_by: str,
     kind: str = KIND,
@@ -105,7 +105,7 @@ async def replace_in(  # noqa: PLR0913  what the new version is, by name
     if ids is None:
         return None
     call = app.kinds[kind](document=document, version=ids["version"])
-    new = await app.enqueue(call, share=share, tx=tx)
+    new = await app.enqueue(call, fairness_key=fairness_key, tx=tx)
     number = await add_version(tx, document, ids["version"], job=new, blob=blob, metadata=metadata, by=uploaded_by)
     return Replacement(ids["version"], number, int(new))
 

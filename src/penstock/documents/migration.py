@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from asyncpg import Record
 
 from penstock.database import Database, Session, statements
-from penstock.documents.names import share_of
+from penstock.documents.names import fairness_key_of
 from penstock.engine import Penstock
 from penstock.errors import BadValue, RateLimited, WrongState
 
@@ -97,7 +97,7 @@ async def choose_model(tx: Session, app: Penstock, row: Record, wanted: str) -> 
     else:
         turn = row["model_turn"] + 1
         call = app.kinds[REEMBED](collection=collection, model=wanted, turn=turn)
-        job = await app.enqueue(call, share=share_of(row["tenant"], row["name"]), tx=tx)
+        job = await app.enqueue(call, fairness_key=fairness_key_of(row["tenant"], row["name"]), tx=tx)
         await sql.begin_next.run(tx, collection=collection, model=wanted, job=job, turn=turn)
     if becoming not in (None, wanted):
         await sql.forget_all_late.run(tx, collection=collection)
@@ -109,7 +109,7 @@ async def choose_model(tx: Session, app: Penstock, row: Record, wanted: str) -> 
 async def forget_later(tx: Session, app: Penstock, collection: int, model: str) -> None:
     """Enqueue the removal of the vectors of a model that the collection does not use; the job checks that again."""
     await app.enqueue(
-        app.kinds[FORGET](collection=collection, model=model), run_in=FORGET_AFTER, share="_system", tx=tx
+        app.kinds[FORGET](collection=collection, model=model), run_in=FORGET_AFTER, fairness_key="_system", tx=tx
     )
 
 
@@ -251,7 +251,7 @@ async def choose_index(tx: Session, app: Penstock, row: Record, wanted: str) -> 
     else:
         turn = row["index_turn"] + 1
         call = app.kinds[REINDEX](collection=collection, into=wanted, turn=turn)
-        job = await app.enqueue(call, share=share_of(row["tenant"], row["name"]), tx=tx)
+        job = await app.enqueue(call, fairness_key=fairness_key_of(row["tenant"], row["name"]), tx=tx)
         await sql.begin_next_index.run(tx, collection=collection, index=wanted, job=job, turn=turn)
     return number
 
@@ -299,4 +299,4 @@ async def end_abandoned(database: Database, app: Penstock) -> int:
 async def _tidy_up(tx: Session, app: Penstock, collection: int, *, unused: str) -> None:
     """Enqueue the removal of an index that is not used; the job checks that again."""
     kind = app.kinds[FORGET_POINTS if unused == "qdrant" else DROP_INDEX]
-    await app.enqueue(kind(collection=collection), run_in=FORGET_AFTER, share="_system", tx=tx)
+    await app.enqueue(kind(collection=collection), run_in=FORGET_AFTER, fairness_key="_system", tx=tx)

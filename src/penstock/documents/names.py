@@ -71,7 +71,7 @@ def numbered(name: str, number: int) -> str:
     return _fit("", f"{folder}{slash}{stem} ({number}){dot}{suffix}")
 
 
-def share_of(tenant: str, collection: str) -> str:
+def fairness_key_of(tenant: str, collection: str) -> str:
     """The fairness key of a collection: each gets its turn."""
     return collection if tenant == "default" else f"{tenant}/{collection}"
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.database import Session, statements
 from penstock.documents.migration import settle_models
-from penstock.documents.names import PREPARE, PREPARE_PACKET, share_of
+from penstock.documents.names import PREPARE, PREPARE_PACKET, fairness_key_of
 from penstock.engine import Penstock
 from penstock.extraction import Page
 
@@ -57,8 +57,8 @@ class Work:
     begun: bool  # an earlier attempt or job has staged some of it
 
     @property
-    def share(self) -> str:
-        return share_of(self.tenant, self.collection_name)
+    def fairness_key(self) -> str:
+        return fairness_key_of(self.tenant, self.collection_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +199,12 @@ async def keep_findings(tx: Session, work: Work, found: Findings, *, head: int) 
 
 
 async def hand_over(
-    tx: Session, app: Penstock, *, document: int, head: int, share: str, ending: Mapping[str, Any] | None = None
+    tx: Session, app: Penstock, *, document: int, head: int, fairness_key: str, ending: Mapping[str, Any] | None = None
 ) -> int:
     """Enqueue the job that publishes this version and all that wait with it; its id."""
-    job = await app.enqueue(app.kinds[PUBLISH_POINTS](document=document, version=head), share=share, tx=tx)
+    job = await app.enqueue(
+        app.kinds[PUBLISH_POINTS](document=document, version=head), fairness_key=fairness_key, tx=tx
+    )
     await sql.follow_job.run(tx, head=head, job=job)
     if ending:
         await sql.keep_ending.run(tx, head=head, ending=json.dumps(dict(ending)))
@@ -228,8 +230,10 @@ async def forget_findings(tx: Session, head: int) -> None:
     await sql.forget_findings.run(tx, head=head)
 
 
-async def prepare_again(tx: Session, app: Penstock, *, document: int, head: int, share: str, packet: bool) -> None:
+async def prepare_again(
+    tx: Session, app: Penstock, *, document: int, head: int, fairness_key: str, packet: bool
+) -> None:
     """Enqueue the preparation once more: the collection has another model by now."""
     call = app.kinds[PREPARE_PACKET if packet else PREPARE](document=document, version=head)
-    await sql.follow_job.run(tx, head=head, job=await app.enqueue(call, share=share, tx=tx))
+    await sql.follow_job.run(tx, head=head, job=await app.enqueue(call, fairness_key=fairness_key, tx=tx))
     await forget_findings(tx, head)

@@ -66,7 +66,7 @@ async def count_minutes(database: Database) -> int:
         async with session.transaction():
             changed: int = await sql.count_minutes.value(session, again=AGAIN, most=MOST_EVENTS)
         await sql.sample_waiting.run(session, most=COUNTED_TO)
-        await sql.forget_minutes.run(session, kept=KEPT, bite=BATCH)
+        await sql.forget_minutes.run(session, kept=KEPT, batch=BATCH)
         return changed
 
 

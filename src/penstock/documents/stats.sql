@@ -137,7 +137,7 @@ on conflict (collection_id, minute) do update set waiting = excluded.waiting, ol
 
 -- name: forget_minutes
 with old as (
-  select ctid from penstock.minutes where minute < penstock.now() - :kept::interval order by minute limit :bite::int
+  select ctid from penstock.minutes where minute < penstock.now() - :kept::interval order by minute limit :batch::int
 )
 delete from penstock.minutes where ctid = any (array(select ctid from old))
 

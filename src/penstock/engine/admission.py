@@ -1,8 +1,8 @@
-"""Back-pressure on enqueues: a lane or a queue may have a maximum size (`depth`); an enqueue beyond it raises `QueueFull`.
+"""Back-pressure: a lane or a queue may have a maximum size (`max_queue_size`); an enqueue beyond it raises `QueueFull`.
 
-The jobs that wait are counted, never past the depth, and a count is good for a moment; in between, what this process enqueues
-is added to it. So the bound is soft by what other processes enqueue within that moment, and an enqueue costs nothing that
-could be measured. Only `enqueue` and `enqueue_many` are refused: children of a fan-out and ticks of schedules belong to
+The jobs that wait are counted, never past the max_queue_size, and a count is good for a moment; in between, what this process
+enqueues is added to it. So the bound is soft by what other processes enqueue within that moment, and an enqueue costs nothing
+that could be measured. Only `enqueue` and `enqueue_many` are refused: children of a fan-out and ticks of schedules belong to
 something that was admitted.
 """
 
@@ -32,15 +32,17 @@ UNSEEN = 5.0  # when nothing was seen going; or for as long as nothing has gone
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A maximum size: of a lane, or of a whole queue when kind and share are empty."""
+    """A maximum size: of a lane, or of a whole queue when kind and fairness key are empty."""
 
-    depth: int
+    max_queue_size: int
     queue: str
     kind: str = ""
-    share: str = ""
+    fairness_key: str = ""
 
     def __str__(self) -> str:
-        return f"lane {self.kind} of {self.share} in the queue {self.queue}" if self.kind else f"queue {self.queue}"
+        return (
+            f"lane {self.kind} of {self.fairness_key} in the queue {self.queue}" if self.kind else f"queue {self.queue}"
+        )
 
 
 @dataclass(slots=True)
@@ -59,12 +61,12 @@ class WaitingCount:
     def waiting(self) -> int:
         return self.count + self.added
 
-    def note(self, count: int, added: int, began: float, depth: int) -> None:
+    def note(self, count: int, added: int, began: float, max_queue_size: int) -> None:
         """Take over a new count, which includes what had been `added` when it began."""
         gone = self.count + added - count
         if self.at == -inf:
             self.moved_at = began
-        elif gone > 0 and self.count + added <= depth:  # beyond the depth nothing was counted
+        elif gone > 0 and self.count + added <= max_queue_size:  # beyond the max_queue_size nothing was counted
             rate = gone / max(began - self.at, 0.001)
             self.rate = (self.rate + rate) / 2 if self.rate else rate
             self.moved_at = began
@@ -81,35 +83,35 @@ class WaitingCount:
 
 
 class Admission:
-    """The depths that one application has declared, and its counts."""
+    """The maximum sizes that one application has declared, and its counts."""
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
-        self._depths: dict[str, int] = {}
+        self._max_sizes: dict[str, int] = {}
         self._counts: dict[Bound, WaitingCount] = {}
         self._at_once: dict[tuple[str, str, int | None, str], list[tuple[int, WaitingCount]]] = {}
 
-    def declare(self, queue: str, depth: int) -> None:
+    def declare(self, queue: str, max_queue_size: int) -> None:
         check_name("queue", queue)
-        self._depths[queue] = check_depth(f"the queue {queue}", depth)
+        self._max_sizes[queue] = check_max_queue_size(f"the queue {queue}", max_queue_size)
         self._at_once.clear()
 
     def bounds(self, kind: Kind) -> bool:
-        return kind.depth is not None or kind.queue in self._depths
+        return kind.max_queue_size is not None or kind.queue in self._max_sizes
 
-    def admit_one(self, kind: Kind, share: str) -> bool:
+    def admit_one(self, kind: Kind, fairness_key: str) -> bool:
         """Admit one when the counts are fresh and show room; otherwise ask `admit`. This is the way of nearly all."""
-        key = kind.queue, kind.name, kind.depth, share
+        key = kind.queue, kind.name, kind.max_queue_size, fairness_key
         places = self._at_once.get(key)
         if places is None:
             places = [
-                (place.depth, self._counts.setdefault(place, WaitingCount()))
-                for place in self._places([(kind, 1)], share)
+                (place.max_queue_size, self._counts.setdefault(place, WaitingCount()))
+                for place in self._places([(kind, 1)], fairness_key)
             ]
             self._at_once[key] = places
         now = time.monotonic()
-        for depth, seen in places:
-            if now >= seen.good_until or seen.waiting >= depth:
+        for max_queue_size, seen in places:
+            if now >= seen.good_until or seen.waiting >= max_queue_size:
                 return False
         for _, seen in places:
             seen.added += 1
@@ -119,20 +121,21 @@ class Admission:
         self,
         database: Database,
         wanted: Iterable[tuple[Kind, int]],
-        share: str,
+        fairness_key: str,
         *,
         tx: Any = None,
         unique: str | None = None,
     ) -> None:
         """Let so many jobs of these kinds in, or raise `QueueFull`; a taken key adds nothing, and is let in."""
         counts: list[tuple[WaitingCount, int]] = []
-        for place, number in self._places(wanted, share).items():
-            if number > place.depth:
+        for place, number in self._places(wanted, fairness_key).items():
+            if number > place.max_queue_size:
                 raise BadJob(
-                    f"{number:,} jobs never fit into the {place}, whose depth is {place.depth:,}: put in fewer."
+                    f"{number:,} jobs never fit into the {place}, whose maximum size is {place.max_queue_size:,}: "
+                    "enqueue fewer."
                 )
             seen = await self._fresh_count(database, place, tx)
-            if seen.waiting + number > place.depth:
+            if seen.waiting + number > place.max_queue_size:
                 if unique is not None and await _is_taken(database, unique, tx):
                     return
                 raise _full(place, seen, number)
@@ -140,13 +143,15 @@ class Admission:
         for seen, number in counts:
             seen.added += number
 
-    def _places(self, wanted: Iterable[tuple[Kind, int]], share: str) -> dict[Bound, int]:
-        """How many want into each place that has a depth."""
+    def _places(self, wanted: Iterable[tuple[Kind, int]], fairness_key: str) -> dict[Bound, int]:
+        """How many want into each place that has a max_queue_size."""
         numbers: dict[Bound, int] = {}
         for kind, number in wanted:
-            places = [] if kind.depth is None else [Bound(kind.depth, kind.queue, kind.name, share)]
-            if (depth := self._depths.get(kind.queue)) is not None:
-                places.append(Bound(depth, kind.queue))
+            places = (
+                [] if kind.max_queue_size is None else [Bound(kind.max_queue_size, kind.queue, kind.name, fairness_key)]
+            )
+            if (max_queue_size := self._max_sizes.get(kind.queue)) is not None:
+                places.append(Bound(max_queue_size, kind.queue))
             for place in places:
                 numbers[place] = numbers.get(place, 0) + number
         return numbers
@@ -166,7 +171,7 @@ class Admission:
             try:
                 count = await self._count(database, place, tx)
                 if seen.at <= began:  # otherwise somebody was faster
-                    seen.note(count, min(added, seen.added), began, place.depth)
+                    seen.note(count, min(added, seen.added), began, place.max_queue_size)
             finally:
                 mine.set()
                 seen.under_way = None
@@ -174,11 +179,11 @@ class Admission:
 
     async def _count(self, database: Database, place: Bound, tx: Any) -> int:
         if place.kind:
-            key = place.queue, place.kind, place.share
+            key = place.queue, place.kind, place.fairness_key
             lane = (await self._lanes.ids(database, [key]))[key]
-            count = partial(sql.count_lane.value, lane=lane, most=place.depth)
+            count = partial(sql.count_lane.value, lane=lane, most=place.max_queue_size)
         else:
-            count = partial(sql.count_queue.value, queue=place.queue, most=place.depth)
+            count = partial(sql.count_queue.value, queue=place.queue, most=place.max_queue_size)
         number: int = await count(tx) if tx is not None else await database.pool.repeat(count)
         return number
 
@@ -189,16 +194,16 @@ async def _is_taken(database: Database, key: str, tx: Any) -> bool:
 
 
 def _full(place: Bound, seen: WaitingCount, number: int) -> QueueFull:
-    after = seen.retry_after(seen.waiting + number - place.depth)
-    at_least = "at least " if seen.count >= place.depth else ""
+    after = seen.retry_after(seen.waiting + number - place.max_queue_size)
+    at_least = "at least " if seen.count >= place.max_queue_size else ""
     return QueueFull(
-        f"The {place} is full: {at_least}{seen.waiting:,} jobs wait in it, and its depth is {place.depth:,}. "
+        f"The {place} is full: {at_least}{seen.waiting:,} jobs wait in it, and its maximum size is {place.max_queue_size:,}. "
         f"Try again in {span(after)}.",
         retry_after=after,
     )
 
 
-def check_depth(what: str, depth: object) -> int:
-    if not is_count(depth):
-        raise BadJob(f"The depth of {what} is {depth!r}: use a whole number from 1 on.")
-    return int(str(depth))
+def check_max_queue_size(what: str, max_queue_size: object) -> int:
+    if not is_count(max_queue_size):
+        raise BadJob(f"The maximum size of {what} is {max_queue_size!r}: use a whole number from 1 on.")
+    return int(str(max_queue_size))

@@ -2,18 +2,18 @@
 -- The jobs of a lane that wait, ready or later, counted to a bound. What runs is bounded by slots. By band, because the
 -- claim's index begins with it; rows are compared as the indexes have them, so that the planner has no other way.
 with recursive band as (
-  (select priority from penstock.jobs where state = 'ready' and not suspect order by priority limit 1)
+  (select priority from penstock.jobs where state = 'ready' and not quarantined order by priority limit 1)
   union all
   select job.priority
   from band cross join lateral (
     select priority from penstock.jobs
-    where state = 'ready' and not suspect and jobs.priority > band.priority order by jobs.priority limit 1
+    where state = 'ready' and not quarantined and jobs.priority > band.priority order by jobs.priority limit 1
   ) as job
 )
 select count(*)::int from (
   select from band cross join lateral (
     select from penstock.jobs
-    where state = 'ready' and not suspect
+    where state = 'ready' and not quarantined
       and (jobs.priority, jobs.lane, jobs.id) > (band.priority, :lane::int, 0::bigint)
       and (jobs.priority, jobs.lane, jobs.id) < (band.priority, :lane::int + 1, 0::bigint)
     order by jobs.priority, jobs.lane, jobs.id limit :most::int
@@ -31,7 +31,7 @@ select count(*)::int from (
 with recursive
   ready as (
     (
-      select priority, lane from penstock.jobs where state = 'ready' and not suspect
+      select priority, lane from penstock.jobs where state = 'ready' and not quarantined
       order by priority, lane limit 1
     )
     union all
@@ -53,7 +53,7 @@ select count(*)::int from (
   join penstock.lanes on lanes.id = ready.lane and lanes.queue = :queue
   cross join lateral (
     select from penstock.jobs
-    where state = 'ready' and not suspect
+    where state = 'ready' and not quarantined
       and (jobs.priority, jobs.lane, jobs.id) > (ready.priority, ready.lane, 0::bigint)
       and (jobs.priority, jobs.lane, jobs.id) < (ready.priority, ready.lane + 1, 0::bigint)
     order by jobs.priority, jobs.lane, jobs.id limit :most::int

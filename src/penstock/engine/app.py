@@ -25,7 +25,7 @@ from penstock.engine.claim import LaneKey, Lanes
 from penstock.engine.inspect.dead_letters import RedriveResult, Selection, discard, redrive
 from penstock.engine.inspect.explain import Explanation, explain_job
 from penstock.engine.job import JobId
-from penstock.engine.kinds import Call, Handler, Kind, Kinds, Scope, check_name, check_share
+from penstock.engine.kinds import Call, Handler, Kind, Kinds, Scope, check_fairness_key, check_name
 from penstock.engine.limits.declare import Limit, Limits
 from penstock.engine.queue import (
     Enqueuer,
@@ -76,7 +76,7 @@ class Penstock:
         stall_after: Duration | None = None,
         retries: int = 3,
         scope: Scope | None = None,
-        depth: int | None = None,
+        max_queue_size: int | None = None,
         uses: Mapping[str, int] | None = None,
     ) -> Callable[[Handler], Kind]:
         """Declare a handler; calling the result describes a job and runs nothing."""
@@ -91,7 +91,7 @@ class Penstock:
                     _duration("stall_after", stall_after),
                     retries,
                     scope,
-                    depth,
+                    max_queue_size,
                     dict(uses or {}),
                 )
             )
@@ -100,9 +100,9 @@ class Penstock:
 
         return declare
 
-    def queue(self, name: str, *, depth: int) -> None:
+    def queue(self, name: str, *, max_queue_size: int) -> None:
         """Declare how many jobs may wait in a queue before `enqueue` refuses more."""
-        self._admission.declare(name, depth)
+        self._admission.declare(name, max_queue_size)
 
     def schedule(
         self,
@@ -111,13 +111,21 @@ class Penstock:
         call: Call,
         *,
         timezone: str = "UTC",
-        share: str = "_system",
+        fairness_key: str = "_system",
         missed: str = "one",
         overlap: str = "allow",
     ) -> None:
         """Declare a job for each tick of a rule; the workers of this application keep it up."""
         self.schedules.declare(
-            Schedule.of(name, cron_or_interval, call, timezone=timezone, share=share, missed=missed, overlap=overlap)
+            Schedule.of(
+                name,
+                cron_or_interval,
+                call,
+                timezone=timezone,
+                fairness_key=fairness_key,
+                missed=missed,
+                overlap=overlap,
+            )
         )
 
     def limit(self, name: str, permits: int, *, rest: Duration = "30s", breaker_after: int = 5) -> None:
@@ -172,14 +180,14 @@ class Penstock:
         unique_for: Duration | None = None,
         run_in: Duration | None = None,
         priority: int = 0,
-        share: str = "default",
+        fairness_key: str = "default",
         tx: Any = None,
     ) -> JobId:
         """Enqueue a job; with `tx`, in that transaction. A taken `unique` gives the job that has it, `created=False`."""
         delay = _duration("run_in", run_in)
-        order = Order(stamp_call(call), share, priority, delay, unique, _duration("unique_for", unique_for))
-        if self._admission.bounds(order.call.kind) and not self._admission.admit_one(order.call.kind, share):
-            await self._admission.admit(self.database, [(call.kind, 1)], share, tx=tx, unique=unique)
+        order = Order(stamp_call(call), fairness_key, priority, delay, unique, _duration("unique_for", unique_for))
+        if self._admission.bounds(order.call.kind) and not self._admission.admit_one(order.call.kind, fairness_key):
+            await self._admission.admit(self.database, [(call.kind, 1)], fairness_key, tx=tx, unique=unique)
         if tx is not None:
             ids = await self._lanes.ids(self.database, [order.lane])
             [number] = await enqueue_orders(tx, ids, [order])
@@ -193,7 +201,7 @@ class Penstock:
         calls: Iterable[Call],
         *,
         priority: int = 0,
-        share: str = "default",
+        fairness_key: str = "default",
         run_in: Duration | None = None,
         tx: Any = None,
     ) -> list[JobId]:
@@ -201,16 +209,18 @@ class Penstock:
         several = list(calls)
         if not several:
             return []
-        delay = Order(several[0], share, priority, _duration("run_in", run_in)).delay  # checks what all have in common
+        delay = Order(
+            several[0], fairness_key, priority, _duration("run_in", run_in)
+        ).delay  # checks what all have in common
         if not all(isinstance(call, Call) for call in several):
             raise BadJob("enqueue_many takes calls of decorated functions, as in [greet(name='Ada')].")
         kinds = {call.kind.name: call.kind for call in several}
-        ids = await self._lanes.ids(self.database, ((kind.queue, kind.name, share) for kind in kinds.values()))
-        lanes = {name: ids[kind.queue, name, share] for name, kind in kinds.items()}
+        ids = await self._lanes.ids(self.database, ((kind.queue, kind.name, fairness_key) for kind in kinds.values()))
+        lanes = {name: ids[kind.queue, name, fairness_key] for name, kind in kinds.items()}
         if any(self._admission.bounds(kind) for kind in kinds.values()):
             numbers = Counter(call.kind.name for call in several)
             wanted = [(kinds[name], number) for name, number in numbers.items()]
-            await self._admission.admit(self.database, wanted, share, tx=tx)
+            await self._admission.admit(self.database, wanted, fairness_key, tx=tx)
 
         async def insert(session: Any) -> list[JobId]:
             return await insert_jobs(
@@ -238,19 +248,19 @@ class Penstock:
         call: Call,
         *,
         timezone: str = "UTC",
-        share: str = "_system",
+        fairness_key: str = "_system",
         missed: str = "one",
         overlap: str = "allow",
     ) -> None:
         """Add a schedule, or change it; it stays until it is removed, whatever any code declares."""
         schedule = Schedule.of(
-            name, cron_or_interval, call, timezone=timezone, share=share, missed=missed, overlap=overlap
+            name, cron_or_interval, call, timezone=timezone, fairness_key=fairness_key, missed=missed, overlap=overlap
         )
         await add_schedule(self.database, self._lanes, schedule)
 
-    async def remove_schedule(self, name: str, *, share: str = "_system") -> bool:
+    async def remove_schedule(self, name: str, *, fairness_key: str = "_system") -> bool:
         """Remove a schedule that was added, or that is retired; False if there is none."""
-        return await self.database.pool.repeat(lambda session: remove_schedule(session, name, share))
+        return await self.database.pool.repeat(lambda session: remove_schedule(session, name, fairness_key))
 
     # -- waiting and changing ---------------------------------------------------------------------------------------
 
@@ -284,7 +294,7 @@ class Penstock:
         return False, None
 
     async def cancel(self, *job_ids: int, reason: str = "cancelled") -> list[int]:
-        """Cancel jobs; a running one stops with the next beat of its worker. The numbers of those that were alive."""
+        """Cancel jobs; a running one stops with the next heartbeat of its worker. The numbers of those that were alive."""
         async with self.database.pool.transaction() as tx:
             return await cancel_trees(tx, job_ids, reason)
 
@@ -304,22 +314,24 @@ class Penstock:
         """Give dead jobs up; the numbers of those that were dead."""
         return await discard(self.database, Selection(job_ids, fingerprint, kind), reason)
 
-    async def pause(self, *, queue: str = "", kind: str = "", share: str = "", reason: str = "paused by hand") -> None:
-        """Claim nothing of this queue, kind or share until `resume`; what runs goes on."""
-        what, name = _one_of(queue=queue, kind=kind, share=share)
+    async def pause(
+        self, *, queue: str = "", kind: str = "", fairness_key: str = "", reason: str = "paused by hand"
+    ) -> None:
+        """Claim nothing of this queue, kind or fairness key until `resume`; what runs goes on."""
+        what, name = _one_of(queue=queue, kind=kind, fairness_key=fairness_key)
         await self.database.pool.repeat(lambda session: pause(session, what, name, reason))
 
-    async def resume(self, *, queue: str = "", kind: str = "", share: str = "") -> bool:
+    async def resume(self, *, queue: str = "", kind: str = "", fairness_key: str = "") -> bool:
         """End a pause; False if there was none."""
-        what, name = _one_of(queue=queue, kind=kind, share=share)
+        what, name = _one_of(queue=queue, kind=kind, fairness_key=fairness_key)
         async with self.database.pool.transaction() as tx:
             return await resume(tx, what, name)
 
-    async def weigh(self, share: str, weight: int) -> None:
-        """Give a share this many jobs in a round where the others get one."""
+    async def weigh(self, fairness_key: str, weight: int) -> None:
+        """Give a fairness key this many jobs in a round where the others get one."""
         if not 1 <= weight <= 100:
             raise BadJob(f"A weight of {weight} is out of range: use 1 to 100.")
-        await self.database.pool.repeat(lambda session: weigh(session, share, weight))
+        await self.database.pool.repeat(lambda session: weigh(session, fairness_key, weight))
 
     # -- working --------------------------------------------------------------------------------------------------
 
@@ -371,6 +383,6 @@ def _duration(name: str, value: Duration | None) -> timedelta | None:
 def _one_of(**names: str) -> tuple[str, str]:
     given = [(what, name) for what, name in names.items() if name]
     if len(given) != 1:
-        raise BadJob("Name exactly one: a queue, a kind or a share.")
+        raise BadJob("Name exactly one: a queue, a kind or a fairness key.")
     [(what, name)] = given
-    return what, check_share(name) if what == "share" else check_name(what, name)
+    return what, check_fairness_key(name) if what == "fairness_key" else check_name(what, name)

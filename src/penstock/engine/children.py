@@ -287,7 +287,9 @@ async def _make_anew(context: "Context", fanout: int, calls: list[tuple[int, Cal
 async def _find_lanes(context: "Context", calls: Iterable[Call]) -> Mapping[LaneKey, int]:
     """Before the transaction: new lanes are made on a session of their own."""
     kinds = {call.kind.name: call.kind for call in calls}
-    return await context.runtime.find_lanes((kind.queue, kind.name, context.job.share) for kind in kinds.values())
+    return await context.runtime.find_lanes(
+        (kind.queue, kind.name, context.job.fairness_key) for kind in kinds.values()
+    )
 
 
 async def _wait(tx: Session, context: "Context", fanout: int) -> bool:
@@ -309,7 +311,7 @@ async def _is_cancelling(tx: Session, context: "Context") -> bool:
 
 
 def _refused(context: "Context", *, cancelling: bool) -> BaseException:
-    """Somebody else has the job by now, or somebody wants it to end and the beat has not told us yet."""
+    """Somebody else has the job by now, or somebody wants it to end and the heartbeat has not told us yet."""
     if cancelling:
         context.stop = StopReason.CANCEL
         return asyncio.CancelledError()
@@ -325,7 +327,7 @@ async def _insert(
     *,
     limit: int | None = None,
 ) -> None:
-    """Children in batches that fit a message; they inherit the parent's share and priority."""
+    """Children in batches that fit a message; they inherit the parent's fairness key and priority."""
     for start in range(0, len(calls), BATCH):
         part = calls[start : start + BATCH]
         await sql.insert_children.run(
@@ -333,7 +335,7 @@ async def _insert(
             fanout=fanout,
             priority=job.priority,
             at_once=limit,
-            lanes=[lanes[call.kind.queue, call.kind.name, job.share] for _, call in part],
+            lanes=[lanes[call.kind.queue, call.kind.name, job.fairness_key] for _, call in part],
             args=stamp_args(call.args for _, call in part),
             turns=[turn for turn, _ in part],
         )

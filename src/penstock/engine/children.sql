@@ -134,7 +134,7 @@ order by turn
 -- name: wait_for_children
 -- running -> waiting. The fence of the parent: a stale attempt writes nothing, nor does one that is being cancelled.
 update penstock.jobs
-set state = 'waiting', waits_for = :fanout, worker_id = null, claimed_at = null, suspect = false, deaths = 0,
+set state = 'waiting', waits_for = :fanout, worker_id = null, claimed_at = null, quarantined = false, deaths = 0,
   attempts = attempts
     || row(attempt, worker_id, claimed_at, :seconds::real, 'waits', null)::penstock.attempt
 where id = :id and attempt = :attempt and worker_id = :worker_id and not cancelling

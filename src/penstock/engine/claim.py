@@ -1,9 +1,9 @@
 """The claim: which jobs a worker takes next. Fair between lanes, best priority first, and only through open gates.
 
-A lane is a queue, a kind and a share. `Lanes` knows their ids. `Claimer` asks now and then which lanes have ready jobs and
-are open for its worker (`active_lanes`, a skip scan), and divides the free slots of each queue between them; the claim itself
-then takes a few rows per lane. The cursor moves on with each claim, so that with more lanes than slots each lane has a turn.
-The gates are in gates.sql, which `why` explains with, too.
+A lane is a queue, a kind and a fairness key. `Lanes` knows their ids. `Claimer` asks now and then which lanes have ready jobs
+and are open for its worker (`active_lanes`, a skip scan), and divides the free slots of each queue between them; the claim
+itself then takes a few rows per lane. The cursor moves on with each claim, so that with more lanes than slots each lane has a
+turn. The gates are in gates.sql, which `why` explains with, too.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ HOPS = 64  # lanes that one walk reads
 RECENT = 8  # lanes that are remembered for the next job after a rest
 FRESH = 0.2  # seconds for which the list of active lanes may be used again while all of them yield
 
-LaneKey = tuple[str, str, str]  # queue, kind, share
+LaneKey = tuple[str, str, str]  # queue, kind, fairness key
 FindLanes = Callable[[Iterable[LaneKey]], Awaitable[Mapping[LaneKey, int]]]
 
 
@@ -64,7 +64,7 @@ class Lanes:
         finally:
             session.terminate()
         for row in rows:
-            self.learn(row["id"], (row["queue"], row["kind"], row["share"]))
+            self.learn(row["id"], (row["queue"], row["kind"], row["fairness_key"]))
 
     def _one_at_a_time(self) -> asyncio.Lock:
         """A lock belongs to a loop, and an application may be opened again in another."""
@@ -80,11 +80,11 @@ class Lanes:
 
 async def find_or_add_lanes(session: Session, wanted: Sequence[LaneKey]) -> list[Record]:
     """The rows of these lanes. Outside of any transaction, new ones are there for everybody at once."""
-    queues, kinds, shares = (list(column) for column in zip(*wanted, strict=True))
-    rows = await sql.find_lanes(session, queues=queues, kinds=kinds, shares=shares)
+    queues, kinds, fairness_keys = (list(column) for column in zip(*wanted, strict=True))
+    rows = await sql.find_lanes(session, queues=queues, kinds=kinds, fairness_keys=fairness_keys)
     if len(rows) < len(wanted):  # asked first: an insert that conflicts uses up a number all the same
-        await sql.add_lanes.run(session, queues=queues, kinds=kinds, shares=shares)
-        rows = await sql.find_lanes(session, queues=queues, kinds=kinds, shares=shares)
+        await sql.add_lanes.run(session, queues=queues, kinds=kinds, fairness_keys=fairness_keys)
+        rows = await sql.find_lanes(session, queues=queues, kinds=kinds, fairness_keys=fairness_keys)
     return rows
 
 
@@ -165,12 +165,12 @@ class Claimer:
         now = time.monotonic()
         return [self._job(row, now) for row in rows]
 
-    async def claim_suspect(self, queues: Iterable[str]) -> Job | None:
+    async def claim_quarantined(self, queues: Iterable[str]) -> Job | None:
         """One job that was running when its worker was lost, if we run no other such job."""
         session = await self._session()
         with Reservation(self._limiters) as reservation:
             closed = reservation.one_of_each()
-            row = await sql.claim_suspect.first(
+            row = await sql.claim_quarantined.first(
                 session, worker_id=self._worker_id, queues=list(queues), closed_kinds=closed
             )
             if row is None:
@@ -178,7 +178,7 @@ class Claimer:
             reach("after-claim", session)
             if row["lane"] not in self._lanes.keys:
                 for lane in await sql.lane(session, id=row["lane"]):
-                    self._lanes.learn(lane["id"], (lane["queue"], lane["kind"], lane["share"]))
+                    self._lanes.learn(lane["id"], (lane["queue"], lane["kind"], lane["fairness_key"]))
             job = self._job(row, time.monotonic())
             reservation.keep(job.kind, job.id, job.attempt)
             return job
@@ -271,7 +271,7 @@ class Claimer:
             cut_off = len(ahead) >= HOPS
             # Lanes behind the cursor have had their turn, so that those farther on come first.
             for row in ahead if cut_off else rows:
-                self._lanes.learn(row["lane"], (row["queue"], row["kind"], row["share"]))
+                self._lanes.learn(row["lane"], (row["queue"], row["kind"], row["fairness_key"]))
                 if row["verdict"] in ("permits", "breaker"):
                     self._short.add(row["kind"])
                 elif row["verdict"] == "open" and self._has_room(row["kind"]):
@@ -284,16 +284,16 @@ class Claimer:
         self._active_until = time.monotonic() + FRESH
 
     def _job(self, row: Record, now: float) -> Job:
-        queue, kind, share = self._lanes.keys[row["lane"]]
+        queue, kind, fairness_key = self._lanes.keys[row["lane"]]
         args, trace = split_args(row["args"])
         return Job(
             row["id"],
             kind,
             queue,
-            share,
+            fairness_key,
             row["attempt"],
             row["failures"],
-            row["suspect"],
+            row["quarantined"],
             args,
             row["unique_key"],
             row["unique_for"],

@@ -1,12 +1,12 @@
 -- name: find_lanes
-select id, queue, kind, share from penstock.lanes where (queue, kind, share) in (
-  select * from unnest(:queues::text[], :kinds::text[], :shares::text[])
+select id, queue, kind, fairness_key from penstock.lanes where (queue, kind, fairness_key) in (
+  select * from unnest(:queues::text[], :kinds::text[], :fairness_keys::text[])
 )
 
 -- name: add_lanes
 -- Sorted, so that two processes that add the same lanes do not wait for each other in a circle.
-insert into penstock.lanes (queue, kind, share)
-select distinct * from unnest(:queues::text[], :kinds::text[], :shares::text[]) as wanted(queue, kind, share)
+insert into penstock.lanes (queue, kind, fairness_key)
+select distinct * from unnest(:queues::text[], :kinds::text[], :fairness_keys::text[]) as wanted(queue, kind, fairness_key)
 order by 1, 2, 3
 on conflict do nothing
 
@@ -17,7 +17,7 @@ on conflict do nothing
 with recursive
   first as (
     select coalesce(:band::smallint, priority) as priority
-    from penstock.jobs where state = 'ready' and not suspect order by jobs.priority limit 1
+    from penstock.jobs where state = 'ready' and not quarantined order by jobs.priority limit 1
   ),
   ahead as (  -- from the cursor to the end of the band, then the bands behind it
     select job.priority, job.lane, 1 as hop
@@ -46,7 +46,7 @@ with recursive
   ),
   -- include: gates.sql admission
 select walked.priority, walked.lane, walked.behind,
-  admission.queue, admission.kind, admission.share, admission.weight, admission.verdict
+  admission.queue, admission.kind, admission.fairness_key, admission.weight, admission.verdict
 from (select priority, lane, false as behind from ahead union all select priority, lane, true from behind) as walked
 join admission on admission.lane = walked.lane and admission.worker_id = :worker_id
 order by walked.priority, walked.behind, walked.lane
@@ -69,7 +69,7 @@ with
       -- Rows, compared as the index has them: with "priority = … and lane = … order by id" the planner may walk the
       -- primary key instead, and meet a million rows of a paused lane (980 ms against 1.5 ms).
       select id from penstock.jobs
-      where state = 'ready' and not suspect
+      where state = 'ready' and not quarantined
         and (jobs.priority, jobs.lane, jobs.id) > (pick.priority, pick.lane, pick.after)
         and (jobs.priority, jobs.lane, jobs.id) < (pick.priority, pick.lane + 1, 0::bigint)
       order by jobs.priority, jobs.lane, jobs.id limit pick.take
@@ -80,10 +80,10 @@ with
 update penstock.jobs
 set state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = penstock.now()
 where id = any (array(select id from due))  -- an array leaves the planner only the primary key
-returning id, lane, priority, attempt, failures, suspect, unique_key, unique_for, args
+returning id, lane, priority, attempt, failures, quarantined, unique_key, unique_for, args
 
--- name: claim_suspect
--- ready -> running, for one that was running when its worker was lost: only while this worker runs no other suspect.
+-- name: claim_quarantined
+-- ready -> running, for one that was running when its worker was lost: only while this worker runs no other quarantined job.
 with
   me as (
     select id from penstock.workers where id = :worker_id and gone_at is null for key share
@@ -95,9 +95,9 @@ with
     from me
     cross join penstock.jobs as job
     join admission on admission.lane = job.lane and admission.worker_id = :worker_id and admission.verdict = 'open'
-    where job.state = 'ready' and job.suspect and admission.queue = any (:queues::text[])
+    where job.state = 'ready' and job.quarantined and admission.queue = any (:queues::text[])
       and admission.kind <> all (:closed_kinds::text[])  -- for lack of a permit in this worker
-      and not exists (select from penstock.jobs where state = 'running' and worker_id = me.id and suspect)
+      and not exists (select from penstock.jobs where state = 'running' and worker_id = me.id and quarantined)
     order by job.id
     limit 1
     for update of job skip locked
@@ -105,7 +105,7 @@ with
 update penstock.jobs
 set state = 'running', attempt = attempt + 1, worker_id = :worker_id, claimed_at = penstock.now()
 where id = any (array(select id from due))
-returning id, lane, priority, attempt, failures, suspect, unique_key, unique_for, args
+returning id, lane, priority, attempt, failures, quarantined, unique_key, unique_for, args
 
 -- name: owned_jobs
 select id, attempt from penstock.jobs where state = 'running' and worker_id = :worker_id
@@ -119,7 +119,7 @@ where id = any (:ids::bigint[]) and worker_id = :worker_id
 returning id
 
 -- name: lane
-select id, queue, kind, share from penstock.lanes where id = :id
+select id, queue, kind, fairness_key from penstock.lanes where id = :id
 
 -- name: wake_queues
 select pg_notify('penstock_queue_' || queue, '') from unnest(:queues::text[]) as queue

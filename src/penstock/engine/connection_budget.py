@@ -23,7 +23,7 @@ from penstock.text import counted
 
 sql = statements(__file__)
 
-OWN_SESSIONS = ("beat", "claim", "listen", "lanes")  # "lanes" lives for a moment only, one at a time
+OWN_SESSIONS = ("heartbeat", "claim", "listen", "lanes")  # "lanes" lives for a moment only, one at a time
 CLOSING = 1  # a session that was cut is the server's for a moment longer than it is ours
 TRY_EVERY = 1.0  # seconds between tries while waiting
 LOG_EVERY = 30.0

@@ -51,7 +51,7 @@ class WorkerState:
     slots: int
     running: int
     started_at: datetime
-    beat_at: datetime
+    heartbeat_at: datetime
     lease_seconds: Annotated[float, Field(description="After so long without a beat its jobs are taken over.")]
     load: Annotated[dict[str, Any], Field(description="What it last said of itself: its pool, its code.")]
     gone_at: datetime | None
@@ -88,9 +88,9 @@ async def hold_lock(session: Session, worker_id: int) -> None:
     await sql.hold_lock.value(session, worker_id=worker_id)
 
 
-async def beat(session: Session, worker_id: int, *, draining: bool, load: str) -> Record | None:
+async def heartbeat(session: Session, worker_id: int, *, draining: bool, load: str) -> Record | None:
     """Renew the lease; the commands for the worker, or None when it was declared gone."""
-    return await sql.beat.first(session, worker_id=worker_id, draining=draining, load=load)
+    return await sql.heartbeat.first(session, worker_id=worker_id, draining=draining, load=load)
 
 
 async def membership(session: Session, worker_id: int) -> Record | None:

@@ -4,8 +4,8 @@
 -- Whether a worker may take jobs from a lane. The claim obeys it, and `why` explains with it.
 admission as (
   select
-    lane.id as lane, lane.queue, lane.kind, lane.share,
-    coalesce(share.weight, 1) as weight,
+    lane.id as lane, lane.queue, lane.kind, lane.fairness_key,
+    coalesce(fairness_key.weight, 1) as weight,
     worker.id as worker_id,
     pause.what as paused_what, pause.name as paused_name, pause.reason as paused_reason, pause.since as paused_since,
     shut.limit_name as shut_by,
@@ -18,11 +18,11 @@ admission as (
       else 'open'
     end as verdict
   from penstock.lanes as lane
-  left join penstock.shares as share on share.name = lane.share
+  left join penstock.fairness_weights as weight on weight.name = lane.fairness_key
   left join lateral (
     select what, name, reason, since
     from penstock.pauses
-    where (what, name) in (('queue', lane.queue), ('kind', lane.kind), ('share', lane.share))
+    where (what, name) in (('queue', lane.queue), ('kind', lane.kind), ('fairness_key', lane.fairness_key))
     order by since limit 1
   ) as pause on true
   left join penstock.workers as worker on worker.gone_at is null
@@ -42,7 +42,7 @@ admission as (
 -- name: next_lane
 -- One hop of a skip scan over the claim's index: the first lane with ready jobs after `here`.
 select priority, lane from penstock.jobs
-where state = 'ready' and not suspect and (priority, lane) > (here.priority, here.lane)
+where state = 'ready' and not quarantined and (priority, lane) > (here.priority, here.lane)
 order by priority, lane limit 1
 
 -- name: walked
@@ -50,7 +50,7 @@ order by priority, lane limit 1
 -- backlog.
 walked as (
   (
-    select priority, lane, 1 as hop from penstock.jobs where state = 'ready' and not suspect
+    select priority, lane, 1 as hop from penstock.jobs where state = 'ready' and not quarantined
     order by priority, lane limit 1
   )
   union all

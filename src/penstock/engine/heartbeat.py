@@ -21,7 +21,7 @@ from typing import Any
 import asyncpg
 
 from penstock.database import Database, Session
-from penstock.engine.fleet import beat, hold_lock
+from penstock.engine.fleet import heartbeat, hold_lock
 from penstock.engine.maintenance import TICK, Maintenance
 from penstock.engine.version import code_version
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable, ServerUnusable
@@ -57,7 +57,7 @@ class Commands:
     """The answer to a heartbeat: attempts to cancel, and whether there are quarantined jobs."""
 
     cancelling: list[tuple[int, int]]
-    suspects: bool
+    quarantined: bool
 
 
 class Heartbeat:
@@ -83,16 +83,16 @@ class Heartbeat:
         self._load = load
         self._main = asyncio.get_running_loop()
         self._main_thread = threading.get_ident()
-        self._thread = threading.Thread(target=self._run, name="beat", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._end = threading.Event()
         self._woken: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._maintenance = maintenance
         self._stack_logged = False
-        self.first = asyncio.Event()  # of the main loop: before the first beat no job may be claimed
+        self.first = asyncio.Event()  # of the main loop: before the first heartbeat no job may be claimed
         self.ticked_at = time.monotonic()  # by the main loop
         self.draining = False
-        self.exchange: Callable[[Session], Awaitable[float]] | None = None  # of permits, after each beat
+        self.exchange: Callable[[Session], Awaitable[float]] | None = None  # of permits, after each heartbeat
 
     def start(self) -> None:
         self._thread.start()
@@ -112,23 +112,23 @@ class Heartbeat:
 
     def _run(self) -> None:
         with asyncio.Runner() as runner:
-            runner.run(self._beat_until_stopped())
+            runner.run(self._heartbeat_until_stopped())
 
-    async def _beat_until_stopped(self) -> None:
+    async def _heartbeat_until_stopped(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         session: Session | None = None
         while not self._end.is_set():
             try:
                 if session is None or session.is_closed():
-                    session = await self._database.direct("beat")
+                    session = await self._database.direct("heartbeat")
                     await hold_lock(session, self._worker_id)
-                if not await self._beat(session):
+                if not await self._heartbeat(session):
                     self._call_main(self._on_gone)
                     break
                 wait = await self._maintain(session)
             except TROUBLE as error:
-                log.warning("beat failed", worker=self._worker_id, error=str(error))
+                log.warning("heartbeat failed", worker=self._worker_id, error=str(error))
                 if session is not None:
                     session.terminate()
                 wait = 0.1
@@ -136,7 +136,7 @@ class Heartbeat:
         if session is not None:
             session.terminate()
 
-    async def _beat(self, session: Session) -> bool:
+    async def _heartbeat(self, session: Session) -> bool:
         """False when we were declared gone."""
         blocked_for = time.monotonic() - self.ticked_at
         if blocked_for > BLOCKED_AFTER and not self._stack_logged:
@@ -147,7 +147,7 @@ class Heartbeat:
         if blocked_for > 0.5 * self._lease.length.total_seconds():
             return True  # no heartbeat: a process that cannot work must not look alive
         sent_at = time.monotonic()
-        row = await beat(session, self._worker_id, draining=self.draining, load=json.dumps(self._vitals()))
+        row = await heartbeat(session, self._worker_id, draining=self.draining, load=json.dumps(self._vitals()))
         if row is None:
             return False
         self._lease.renew(sent_at)
@@ -156,7 +156,8 @@ class Heartbeat:
             self._call_main(self._on_first)
         cancelling = [json.loads(text) for text in row["cancelling"]]
         self._call_main(
-            self._on_commands, Commands([(job["id"], job["attempt"]) for job in cancelling], suspects=row["suspects"])
+            self._on_commands,
+            Commands([(job["id"], job["attempt"]) for job in cancelling], quarantined=row["quarantined"]),
         )
         return True
 

@@ -47,10 +47,10 @@ class Job:
     id: int
     kind: str
     queue: str
-    share: str
+    fairness_key: str
     attempt: int
     failures: int
-    suspect: bool
+    quarantined: bool
     args: str
     unique_key: str | None
     unique_for: timedelta | None

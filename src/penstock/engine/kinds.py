@@ -42,7 +42,7 @@ class Kind:
     stall_after: timedelta | None = None
     retries: int = 3
     scope: Scope | None = field(default=None, repr=False)
-    depth: int | None = None  # of each of its lanes: how many jobs may wait in it
+    max_queue_size: int | None = None  # of each of its lanes: how many jobs may wait in it
     uses: Mapping[str, int] = field(default_factory=dict, hash=False)  # permits of limits, while one of its jobs runs
 
     def __post_init__(self) -> None:
@@ -62,8 +62,10 @@ class Kind:
             raise BadJob(f"retries of {self.name} is {self.retries}: use 0 for a single try.")
         if isinstance(self.scope, str):
             self._check_scope(self.scope)
-        if self.depth is not None and not is_count(self.depth):
-            raise BadJob(f"The depth of {self.name} is {self.depth!r}: use a whole number from 1 on.")
+        if self.max_queue_size is not None and not is_count(self.max_queue_size):
+            raise BadJob(
+                f"The maximum queue size of {self.name} is {self.max_queue_size!r}: use a whole number from 1 on."
+            )
         for limit, amount in self.uses.items():
             if not is_count(amount):
                 raise BadJob(f"{self.name} uses {amount!r} permits of {limit}: use a whole number from 1 on.")
@@ -163,8 +165,8 @@ def is_count(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 1 <= number < 2**31
 
 
-def check_share(name: object) -> str:
-    """A share may be any short text, for it is somebody's name."""
+def check_fairness_key(name: object) -> str:
+    """A fairness key may be any short text, for it is somebody's name."""
     if isinstance(name, str) and name.isprintable() and 0 < len(name.encode()) <= 200:
         return name
-    raise BadJob(f"{str(name)[:50]!r} cannot be a share: use 1 to 200 bytes of printable text.")
+    raise BadJob(f"{str(name)[:50]!r} cannot be a fairness key: use 1 to 200 bytes of printable text.")

@@ -78,7 +78,7 @@ class Maintenance:
         await sweep_fanouts(session, BATCH)
         await sweep_allotments(session)
         if await self._sweeper.sweep(session):
-            self._sweep_at = 0.0  # there is more: go on with the next beat
+            self._sweep_at = 0.0  # there is more: go on with the next heartbeat
 
 
 async def declare_gone(session: Session, worker_id: int = 0) -> list[Record]:
@@ -120,30 +120,30 @@ class Sweeper:
 
     def __init__(self, settings: Settings, *, batch: int = BATCH) -> None:
         self._kept = settings.engine
-        self._bite = batch
+        self._batch = batch
         self._after = 0  # the last job whose steps were looked at in this pass
 
     async def sweep(self, session: Session) -> bool:
         """One round; True when there is more to do."""
         await make_partitions(session)
         swept = [
-            self._bite if await drop_partition(session, self._kept.history_kept) else 0,
-            await sweep_rest(session, self._kept.history_kept, self._bite),
-            await sql.sweep_keys.value(session, batch=self._bite),
-            await sql.sweep_shared_checkpoints.value(session, kept=self._kept.checkpoints_kept, batch=self._bite),
+            self._batch if await drop_partition(session, self._kept.history_kept) else 0,
+            await sweep_rest(session, self._kept.history_kept, self._batch),
+            await sql.sweep_keys.value(session, batch=self._batch),
+            await sql.sweep_shared_checkpoints.value(session, kept=self._kept.checkpoints_kept, batch=self._batch),
             await self._sweep_own_checkpoints(session),
         ]
         await sql.sweep_workers.run(session)
-        return any(count >= self._bite for count in swept)
+        return any(count >= self._batch for count in swept)
 
     async def _sweep_own_checkpoints(self, session: Session) -> int:
         """One page on; how many were looked at."""
-        row = await sql.sweep_own_checkpoints.first(session, after=self._after, batch=self._bite)
-        if row is None or row["looked"] < self._bite:
+        row = await sql.sweep_own_checkpoints.first(session, after=self._after, batch=self._batch)
+        if row is None or row["looked"] < self._batch:
             self._after = 0
             return 0
         self._after = row["last"]
-        return self._bite
+        return self._batch
 
 
 async def make_partitions(session: Session) -> int:

@@ -93,17 +93,17 @@ looked as (
 )
 update penstock.workers as worker
 set unlocked_at = case when looked.absent then penstock.now() end,
-  unlocked_at_beat = case when looked.absent then worker.beat_at end,
+  unlocked_at_heartbeat = case when looked.absent then worker.heartbeat_at end,
   unlocked_at_server = case when looked.absent then pg_postmaster_start_time() end
 from looked
 where worker.id = looked.id and (
   (not looked.absent and worker.unlocked_at is not null)
-  or (looked.absent and (worker.unlocked_at_beat, worker.unlocked_at_server)
-      is distinct from (worker.beat_at, pg_postmaster_start_time()))
+  or (looked.absent and (worker.unlocked_at_heartbeat, worker.unlocked_at_server)
+      is distinct from (worker.heartbeat_at, pg_postmaster_start_time()))
 )
 
 -- name: declare_gone
--- The second look, at least half a second later: still no lock, no beat in between, and the same server. Everybody else is
+-- The second look, at least half a second later: still no lock, no heartbeat in between, and the same server. Everybody else is
 -- left to the lease. Never by taking the lock: that would make a dead worker look alive to the next one who asks.
 with held as materialized (
   select objid::bigint as worker_id from pg_locks
@@ -111,18 +111,18 @@ with held as materialized (
     and database = (select oid from pg_database where datname = current_database())
 ),
 gone as (
-  select worker.id, worker.beat_at + worker.lease < penstock.now() as expired
+  select worker.id, worker.heartbeat_at + worker.lease < penstock.now() as expired
   from penstock.workers as worker
   where worker.gone_at is null and worker.id <> :worker_id and (
-    worker.beat_at + worker.lease < penstock.now()
+    worker.heartbeat_at + worker.lease < penstock.now()
     or (
       worker.unlocked_at <= penstock.now() - interval '0.5 s'
-      and worker.unlocked_at_beat = worker.beat_at
+      and worker.unlocked_at_heartbeat = worker.heartbeat_at
       and worker.unlocked_at_server = pg_postmaster_start_time()
       and worker.id not in (select worker_id from held)
     )
   )
-  for update skip locked  -- against a claim or a beat that is under way: look again next time
+  for update skip locked  -- against a claim or a heartbeat that is under way: look again next time
 )
 update penstock.workers as worker
 set gone_at = penstock.now(), gone_why = case when gone.expired then 'its lease ended' else 'its process ended' end
@@ -136,19 +136,19 @@ where state = 'running'
   and worker_id in (select id from penstock.workers where gone_at is not null and gone_at > penstock.now() - interval '1 day')
 
 -- name: rescue_jobs
--- running -> ready as a suspect, or dead after two deaths as a lonely suspect; what was to be cancelled is cancelled.
--- A death is charged only to a suspect: there was at most one of them in the worker.
+-- running -> ready as a quarantined job, or dead after two deaths as a lonely quarantined job; what was to be cancelled is cancelled.
+-- A death is charged only to a quarantined job: there was at most one of them in the worker.
 with lost as (
   select id from penstock.jobs where state = 'running' and worker_id = :gone_id limit :batch for update skip locked
 )
 update penstock.jobs
-set state = case when suspect and deaths + 1 >= :deaths_allowed then 'dead' else 'ready' end::penstock.job_state,
-  suspect = not (suspect and deaths + 1 >= :deaths_allowed),
-  deaths = case when suspect then deaths + 1 else deaths end,
-  error = case when suspect and deaths + 1 >= :deaths_allowed then json_build_object(
+set state = case when quarantined and deaths + 1 >= :deaths_allowed then 'dead' else 'ready' end::penstock.job_state,
+  quarantined = not (quarantined and deaths + 1 >= :deaths_allowed),
+  deaths = case when quarantined then deaths + 1 else deaths end,
+  error = case when quarantined and deaths + 1 >= :deaths_allowed then json_build_object(
     'class', 'Poison', 'type', 'WorkerLost', 'traceback', '', 'fingerprint', 'poison-' || lane, 'code', '',
-    'message', format('Its worker was lost %s times while it ran as the only suspect.', deaths + 1)) else error end,
-  fingerprint = case when suspect and deaths + 1 >= :deaths_allowed then 'poison-' || lane else fingerprint end,
+    'message', format('Its worker was lost %s times while it ran as the only quarantined job.', deaths + 1)) else error end,
+  fingerprint = case when quarantined and deaths + 1 >= :deaths_allowed then 'poison-' || lane else fingerprint end,
   worker_id = null, claimed_at = null, progress = null,
   attempts = attempts || row(attempt, worker_id, claimed_at, extract(epoch from penstock.now() - claimed_at), 'lost',
     'the worker was lost')::penstock.attempt

@@ -1,4 +1,4 @@
-"""The queue: enqueues jobs, finds them, cancels them, pauses and resumes queues, kinds and shares.
+"""The queue: enqueues jobs, finds them, cancels them, pauses and resumes queues, kinds and fairness keys.
 
 An enqueue is part of the caller's transaction when there is one (`tx=`): the job and what it is about are born together.
 Otherwise enqueues of many coroutines go out together (`Enqueuer`).
@@ -17,7 +17,7 @@ from asyncpg import Record
 from penstock.database import Database, Session, SqlConnection, statements
 from penstock.engine.claim import LaneKey, Lanes, wake_queues
 from penstock.engine.job import JobId
-from penstock.engine.kinds import Call, check_share
+from penstock.engine.kinds import Call, check_fairness_key
 from penstock.errors import BadJob, ConnectionLost, PenstockError
 
 sql = statements(__file__)
@@ -33,7 +33,7 @@ class Order:
     """A call with everything that says when and whose it is."""
 
     call: Call
-    share: str = "default"
+    fairness_key: str = "default"
     priority: int = 0
     delay: timedelta | None = None
     unique: str | None = None
@@ -42,7 +42,7 @@ class Order:
     def __post_init__(self) -> None:
         if not isinstance(self.call, Call):
             raise BadJob(f"{self.call!r} is not a job: call the decorated function, as in enqueue(greet(name='Ada')).")
-        check_share(self.share)
+        check_fairness_key(self.fairness_key)
         if self.priority not in PRIORITIES:  # 1.5 and "1" are not
             raise BadJob(
                 f"A priority of {self.priority} cannot be: use a whole number from -100 (first) to 100 (last)."
@@ -57,7 +57,7 @@ class Order:
 
     @property
     def lane(self) -> LaneKey:
-        return self.call.kind.queue, self.call.kind.name, self.share
+        return self.call.kind.queue, self.call.kind.name, self.fairness_key
 
 
 def _is_key(text: object) -> bool:
@@ -197,7 +197,7 @@ async def cancel_running(tx: Session, ids: Sequence[int]) -> list[int]:
 
 
 async def pause(session: SqlConnection, what: str, name: str, reason: str) -> None:
-    """Let nothing of a queue, kind or share be claimed; again changes the reason."""
+    """Let nothing of a queue, kind or fairness key be claimed; again changes the reason."""
     await sql.pause.run(session, what=what, name=name, reason=reason)
 
 
@@ -209,7 +209,7 @@ async def resume(tx: Session, what: str, name: str) -> bool:
 
 
 async def queues_of(session: SqlConnection, what: str, name: str) -> list[str]:
-    """The queues in which a queue, kind or share has ever had jobs."""
+    """The queues in which a queue, kind or fairness key has ever had jobs."""
     return [row["queue"] for row in await sql.queues_of(session, what=what, name=name)]
 
 
@@ -218,9 +218,9 @@ async def pauses(session: SqlConnection) -> list[Record]:
     return await sql.pauses(session)
 
 
-async def weigh(session: SqlConnection, share: str, weight: int) -> None:
-    """Give a share this weight among the others."""
-    await sql.weigh.run(session, name=check_share(share), weight=weight)
+async def weigh(session: SqlConnection, fairness_key: str, weight: int) -> None:
+    """Give a fairness key this weight among the others."""
+    await sql.weigh.run(session, name=check_fairness_key(fairness_key), weight=weight)
 
 
 class Enqueuer:

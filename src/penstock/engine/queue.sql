@@ -41,14 +41,14 @@ from unnest(:ids::bigint[], :lanes::int[], :priorities::smallint[], :args::json[
 
 -- name: find_job
 -- Alive or in the history, in one statement: between two it could have moved.
-select job.id, lane.queue, lane.kind, lane.share, job.state::text as state, job.priority, job.attempt, job.failures,
-  job.suspect, job.deaths, job.cancelling, job.worker_id, job.claimed_at, job.run_at, job.enqueued_at,
+select job.id, lane.queue, lane.kind, lane.fairness_key, job.state::text as state, job.priority, job.attempt, job.failures,
+  job.quarantined, job.deaths, job.cancelling, job.worker_id, job.claimed_at, job.run_at, job.enqueued_at,
   null::timestamptz as finished_at, job.unique_key, job.args, null::json as result, job.progress, job.error,
   to_json(job.attempts) as attempts
 from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
 where job.id = :id
 union all
-select past.id, lane.queue, lane.kind, lane.share, past.outcome, past.priority, past.attempt, past.failures,
+select past.id, lane.queue, lane.kind, lane.fairness_key, past.outcome, past.priority, past.attempt, past.failures,
   false, 0, false, past.worker_id, null, null, past.enqueued_at,
   past.finished_at, null, past.args, past.result, null, past.error,
   to_json(past.attempts)
@@ -80,7 +80,7 @@ moved as (
 select id, state::text as state, case when awaited then pg_notify('penstock_done', '') is null end as told from ended
 
 -- name: cancel_running
--- Brought to its worker by the next beat.
+-- Brought to its worker by the next heartbeat.
 update penstock.jobs set cancelling = true
 where id = any (:ids::bigint[]) and state = 'running'
 returning id
@@ -94,11 +94,11 @@ delete from penstock.pauses where what = :what and name = :name returning since
 
 -- name: queues_of
 select distinct queue from penstock.lanes
-where (:what = 'queue' and queue = :name) or (:what = 'kind' and kind = :name) or (:what = 'share' and share = :name)
+where (:what = 'queue' and queue = :name) or (:what = 'kind' and kind = :name) or (:what = 'fairness_key' and fairness_key = :name)
 
 -- name: pauses
 select what, name, reason, since from penstock.pauses order by since
 
 -- name: weigh
-insert into penstock.shares (name, weight) values (:name, :weight)
+insert into penstock.fairness_weights (name, weight) values (:name, :weight)
 on conflict (name) do update set weight = excluded.weight

@@ -218,7 +218,7 @@ class Handlers:
         self._ended = asyncio.Event()  # one has ended, or the wait for it shall end
         self._loop = asyncio.get_running_loop()
         self.stopping = False  # what is in the buffers is not begun any more
-        self.suspects = False  # some job is a suspect, and may run when no other does
+        self.quarantined = False  # some job is a quarantined job, and may run when no other does
 
     def __len__(self) -> int:
         return len(self._at_work)
@@ -230,8 +230,8 @@ class Handlers:
         return iter(self._at_work)
 
     @property
-    def runs_suspect(self) -> bool:
-        return any(running.context.job.suspect for running in self._at_work.values())
+    def runs_quarantined(self) -> bool:
+        return any(running.context.job.quarantined for running in self._at_work.values())
 
     # -- beginning ------------------------------------------------------------------------------------------------
 
@@ -265,8 +265,8 @@ class Handlers:
             tally.running[job.kind] -= 1
             slots.note_end()
             self._ended.set()
-            if job.suspect:  # the next one may run
-                self.suspects = True
+            if job.quarantined:  # the next one may run
+                self.quarantined = True
                 self._wake.set()
             if slots.buffer and not self.stopping:
                 self._start(slots.buffer.popleft(), slots, runtime)

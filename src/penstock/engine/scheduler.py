@@ -78,9 +78,9 @@ def without_overlap(plan: TickPlan, alive: bool) -> TickPlan:
     return TickPlan(fire, plan.skipped + len(plan.fire) - len(fire), plan.next_at, plan.keep)
 
 
-def key_of(name: str, share: str, tick: datetime) -> str:
+def key_of(name: str, fairness_key: str, tick: datetime) -> str:
     """The tick comes first, so that keys of one moment lie together: by schedule, each would dirty a page of its own."""
-    return f"schedule/{tick.replace(tzinfo=None).isoformat()}Z/{share}/{name}"
+    return f"schedule/{tick.replace(tzinfo=None).isoformat()}Z/{fairness_key}/{name}"
 
 
 # -- ticking ------------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Scheduler:
     async def do(self, session: Session) -> float | None:
         """Declare what is new, fire what is due; the seconds until the next tick, 0 if there is more to do.
 
-        A statement that the server refuses (the schema of the release before has no schedules) must not end the beat.
+        A statement that the server refuses (the schema of the release before has no schedules) must not end the heartbeat.
         """
         if time.monotonic() < self._rest_until:
             return None
@@ -138,10 +138,12 @@ class Scheduler:
     async def _tend(self, session: Session) -> None:
         """Say that ours are still declared; retire what nobody declares."""
         if self._declared:
-            names, shares = (list(column) for column in zip(*sorted(self._declared), strict=True))
-            await sql.refresh_schedules(session, names=names, shares=shares, fresh_for=self._fresh_for)
+            names, fairness_keys = (list(column) for column in zip(*sorted(self._declared), strict=True))
+            await sql.refresh_schedules(session, names=names, fairness_keys=fairness_keys, fresh_for=self._fresh_for)
         for row in await sql.retire_schedules(session, retire_after=self._retire_after):
-            log.warning("a schedule is retired: no worker declares it", schedule=row["name"], share=row["share"])
+            log.warning(
+                "a schedule is retired: no worker declares it", schedule=row["name"], fairness_key=row["fairness_key"]
+            )
         await sql.delete_retired.run(session, kept=RETIRED_KEPT)
 
 
@@ -161,7 +163,7 @@ async def tick(session: Session, batch: int = BATCH) -> int:
             jobs = await _fire(session, placed, plans, keys)
             reach("cron-tick", session)
             await _advance(session, placed, plans, keys, jobs)
-    homeless = {(row["queue"], row["kind"], row["share"]) for row in due if row["lane"] is None}
+    homeless = {(row["queue"], row["kind"], row["fairness_key"]) for row in due if row["lane"] is None}
     await add_lanes(session, homeless)  # not inside: everybody who needs the lane would wait for our end
     return len(due)
 
@@ -170,13 +172,13 @@ def _plan_row(row: Record) -> TickPlan:
     try:
         planned = plan(row["rule"], row["timezone"], row["missed"], row["next_at"], row["now"])
     except (ValueError, ArithmeticError, AssertionError) as error:  # a zone that this machine does not know, a bad row
-        log.error("a schedule cannot tick", schedule=row["name"], share=row["share"], error=str(error))
+        log.error("a schedule cannot tick", schedule=row["name"], fairness_key=row["fairness_key"], error=str(error))
         return TickPlan([], 1, row["now"] + LATE)
     return without_overlap(planned, row["alive"]) if row["overlap"] == "skip" else planned
 
 
 def _keys(row: Record, planned: TickPlan) -> list[str]:
-    return [key_of(row["name"], row["share"], at) for at in planned.fire]
+    return [key_of(row["name"], row["fairness_key"], at) for at in planned.fire]
 
 
 async def _fire(
@@ -189,7 +191,7 @@ async def _fire(
     made = await sql.fire_ticks(
         session,
         names=[row["name"] for _, row, _ in firing],
-        shares=[row["share"] for _, row, _ in firing],
+        fairness_keys=[row["fairness_key"] for _, row, _ in firing],
         lanes=[row["lane"] for _, row, _ in firing],
         keys=[key for key, _, _ in firing],
         keeps=[keep for _, _, keep in firing],
@@ -216,7 +218,7 @@ async def _advance(
     await sql.advance_schedules.run(
         session,
         names=[row["name"] for row in due],
-        shares=[row["share"] for row in due],
+        fairness_keys=[row["fairness_key"] for row in due],
         nexts=[planned.next_at for planned in plans],
         fireds=fireds,
         skippeds=skippeds,

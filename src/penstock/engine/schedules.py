@@ -1,4 +1,4 @@
-"""Schedules: their rules, and their rows, keyed by `(name, share)`, which are declared, added, listed, run, paused, removed.
+"""Schedules: their rules, and their rows, keyed by `(name, fairness_key)`.
 
 A rule is a cron expression or an interval, with a time zone; `next_tick` is a pure function of it. However often a schedule is
 declared, there is one of it. Code declares by its workers, again and again (scheduler.py); what was added by a call stays until
@@ -20,7 +20,7 @@ from pydantic import Field
 
 from penstock.database import Database, Session, statements
 from penstock.engine.claim import LaneKey, Lanes, find_or_add_lanes
-from penstock.engine.kinds import Call, check_name, check_share
+from penstock.engine.kinds import Call, check_fairness_key, check_name
 from penstock.errors import BadJob
 from penstock.settings import format_duration, parse_duration
 
@@ -165,7 +165,7 @@ class Schedule:
     """A call and its rule; two that are equal are the same declaration."""
 
     name: str
-    share: str
+    fairness_key: str
     rule: str
     timezone: str
     queue: str
@@ -175,12 +175,14 @@ class Schedule:
     overlap: str
 
     @classmethod
-    def of(cls, name: str, rule: object, call: Call, *, timezone: str, share: str, missed: str, overlap: str) -> Self:
+    def of(
+        cls, name: str, rule: object, call: Call, *, timezone: str, fairness_key: str, missed: str, overlap: str
+    ) -> Self:
         """Check everything that a person can get wrong."""
         if not isinstance(name, str):
             raise BadJob(f"{name!r} cannot be the name of a schedule: use a text.")
         check_name("schedule", name)
-        check_share(share)
+        check_fairness_key(fairness_key)
         if not isinstance(call, Call):
             raise BadJob(
                 f"{call!r} is not a job: call the decorated function, as in schedule(…, …, greet(name='Ada'))."
@@ -189,15 +191,15 @@ class Schedule:
             if value not in words:
                 raise BadJob(f"{option} of the schedule {name} is {value!r}: use {' or '.join(map(repr, words))}.")
         text, zone = read_rule(rule, timezone, datetime.now(UTC))
-        return cls(name, share, text, zone, call.kind.queue, call.kind.name, call.args, missed, overlap)
+        return cls(name, fairness_key, text, zone, call.kind.queue, call.kind.name, call.args, missed, overlap)
 
     @property
     def key(self) -> tuple[str, str]:
-        return self.name, self.share
+        return self.name, self.fairness_key
 
     @property
     def lane(self) -> LaneKey:
-        return self.queue, self.kind, self.share
+        return self.queue, self.kind, self.fairness_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,7 @@ class ScheduleState:
     """What runs by which rule."""
 
     name: str
-    share: str
+    fairness_key: str
     rule: str
     timezone: str
     queue: str
@@ -227,13 +229,13 @@ class ScheduleState:
 
 
 class Schedules(dict[tuple[str, str], Schedule]):
-    """The schedules that an application declares in code, by name and share."""
+    """The schedules that an application declares in code, by name and fairness key."""
 
     def declare(self, schedule: Schedule) -> None:
         if self.setdefault(schedule.key, schedule) != schedule:
             raise BadJob(
-                f"There are two different schedules {schedule.name} for the share {schedule.share}: give one of them "
-                "another name."
+                f"There are two different schedules {schedule.name} for the fairness key {schedule.fairness_key}: "
+                "give one of them another name."
             )
 
 
@@ -243,7 +245,7 @@ async def declare(session: Session, schedules: Sequence[Schedule], origin: str, 
     written = await sql.declare_schedules(
         session,
         names=[schedule.name for schedule in schedules],
-        shares=[schedule.share for schedule in schedules],
+        fairness_keys=[schedule.fairness_key for schedule in schedules],
         rules=[schedule.rule for schedule in schedules],
         timezones=[schedule.timezone for schedule in schedules],
         queues=[schedule.queue for schedule in schedules],
@@ -274,19 +276,19 @@ async def add_schedule(database: Database, lanes: Lanes, schedule: Schedule) -> 
     await lanes.ids(database, [schedule.lane])
     async with database.pool.transaction() as tx:
         await declare(tx, [schedule], "api", timedelta(0))
-        [found] = await find_schedules(tx, schedule.name, schedule.share)
+        [found] = await find_schedules(tx, schedule.name, schedule.fairness_key)
     if found.origin != "api":
         raise BadJob(
-            f"The schedule {schedule.name} of the share {schedule.share} is declared in code: change it there, or use "
-            "another name."
+            f"The schedule {schedule.name} of the fairness key {schedule.fairness_key} is declared in code: change it "
+            "there, or use another name."
         )
 
 
 async def find_schedules(
-    session: Session, name: str | None = None, share: str | None = None, most: int = 10_000
+    session: Session, name: str | None = None, fairness_key: str | None = None, most: int = 10_000
 ) -> list[ScheduleState]:
     """The schedules with their state: active, overdue, paused or retired."""
-    rows = await sql.list_schedules(session, name=name, share=share, overdue_after=LATE, most=most)
+    rows = await sql.list_schedules(session, name=name, fairness_key=fairness_key, overdue_after=LATE, most=most)
     return [ScheduleState(**dict(row) | {"args": json.loads(row["args"])}) for row in rows]
 
 
@@ -301,32 +303,34 @@ async def overdue_schedules(session: Session, most: int = 100) -> list[Record]:
     return await sql.overdue_schedules(session, overdue_after=LATE, most=most)
 
 
-async def run_schedule(session: Session, name: str, share: str) -> int | None:
+async def run_schedule(session: Session, name: str, fairness_key: str) -> int | None:
     """Make a job of it now, outside of its rule; the number, or None if there is no such schedule."""
-    number: int | None = await sql.run_schedule.value(session, name=name, share=share)
+    number: int | None = await sql.run_schedule.value(session, name=name, fairness_key=fairness_key)
     return number
 
 
-async def pause_schedule(session: Session, name: str, share: str) -> bool:
+async def pause_schedule(session: Session, name: str, fairness_key: str) -> bool:
     """No more ticks until it is resumed; False if it is paused already, or not there."""
-    return await sql.pause_schedule.value(session, name=name, share=share) is not None
+    return await sql.pause_schedule.value(session, name=name, fairness_key=fairness_key) is not None
 
 
-async def resume_schedule(session: Session, name: str, share: str) -> bool:
+async def resume_schedule(session: Session, name: str, fairness_key: str) -> bool:
     """Go on with the next tick; False if it was not paused."""
-    for found in await find_schedules(session, name, share):
+    for found in await find_schedules(session, name, fairness_key):
         next_at = next_tick(found.rule, found.timezone, found.now)
-        return await sql.resume_schedule.value(session, name=name, share=share, next_at=next_at) is not None
+        return (
+            await sql.resume_schedule.value(session, name=name, fairness_key=fairness_key, next_at=next_at) is not None
+        )
     return False
 
 
-async def remove_schedule(session: Session, name: str, share: str) -> bool:
+async def remove_schedule(session: Session, name: str, fairness_key: str) -> bool:
     """Delete one that was added by hand, or is retired; False if there is none."""
-    if await sql.remove_schedule.value(session, name=name, share=share) is not None:
+    if await sql.remove_schedule.value(session, name=name, fairness_key=fairness_key) is not None:
         return True
-    if await find_schedules(session, name, share):
+    if await find_schedules(session, name, fairness_key):
         raise BadJob(
-            f"The schedule {name} of the share {share} is declared in code: remove it there. It is retired when no worker "
-            "has declared it for a while (engine.retire_after)."
+            f"The schedule {name} of the fairness key {fairness_key} is declared in code: remove it there. It is retired "
+            "when no worker has declared it for a while (engine.retire_after)."
         )
     return False

@@ -82,9 +82,9 @@ class Settler:
         """The jobs and attempts whose outcome is known here and perhaps not yet in the table."""
         return ((item.job.id, item.job.attempt) for item in chain(self._pending, self._flying))
 
-    def holds_suspect(self) -> bool:
-        """A suspect has ended here, and still runs by the table."""
-        return any(item.job.suspect for item in chain(self._pending, self._flying))
+    def holds_quarantined(self) -> bool:
+        """A quarantined has ended here, and still runs by the table."""
+        return any(item.job.quarantined for item in chain(self._pending, self._flying))
 
     def start(self) -> None:
         self._flusher = asyncio.create_task(self._flush_for_ever(), name="settler")

@@ -29,7 +29,7 @@ select id, fanout, case when awaited then pg_notify('penstock_done', '') is null
 -- running -> later. A failure is charged, patience is not.
 update penstock.jobs
 set state = 'later', worker_id = null, claimed_at = null, run_at = penstock.now() + proof.after,
-  failures = failures + proof.charge, suspect = proof.alone, deaths = 0, progress = null,
+  failures = failures + proof.charge, quarantined = proof.alone, deaths = 0, progress = null,
   error = proof.error, fingerprint = proof.fingerprint,
   attempts = attempts
     || row(jobs.attempt, jobs.worker_id, jobs.claimed_at, proof.seconds, proof.outcome, proof.message)::penstock.attempt
@@ -45,7 +45,7 @@ returning jobs.id
 -- running -> dead
 with buried as (
   update penstock.jobs
-  set state = 'dead', worker_id = null, claimed_at = null, failures = failures + 1, suspect = false, deaths = 0,
+  set state = 'dead', worker_id = null, claimed_at = null, failures = failures + 1, quarantined = false, deaths = 0,
     error = proof.error, fingerprint = proof.fingerprint,
     attempts = attempts
       || row(jobs.attempt, jobs.worker_id, jobs.claimed_at, proof.seconds, 'dead', proof.message)::penstock.attempt

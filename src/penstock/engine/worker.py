@@ -243,7 +243,7 @@ class Worker:
         if self._pressure.critical:
             log.warning("not claiming: every connection of the pool is in use")
             return WATCH_EVERY
-        jobs = await self._claim_suspect(claimer, runtime.settler) if self._handlers.suspects else []
+        jobs = await self._claim_quarantined(claimer, runtime.settler) if self._handlers.quarantined else []
         free = {}
         for queue, slots in self._slots.items():
             slots.measure()
@@ -261,17 +261,17 @@ class Worker:
         self._handlers.start_buffered(runtime)
         if jobs:
             return 0.0
-        soon = (free and claimer.contended) or (self._handlers.suspects and not self._handlers.runs_suspect)
+        soon = (free and claimer.contended) or (self._handlers.quarantined and not self._handlers.runs_quarantined)
         return SOON if soon else POLL_IDLE
 
-    async def _claim_suspect(self, claimer: Claimer, settler: Settler) -> list[Job]:
+    async def _claim_quarantined(self, claimer: Claimer, settler: Settler) -> list[Job]:
         """Only for a slot that is free now: in the buffer it would be charged for deaths in which it had no part."""
         free = [queue for queue, slots in self._slots.items() if slots.running + len(slots.buffer) < slots.size]
-        if not free or self._handlers.runs_suspect:
+        if not free or self._handlers.runs_quarantined:
             return []
-        suspect = await claimer.claim_suspect(free)
-        self._handlers.suspects = suspect is not None or settler.holds_suspect()
-        return [suspect] if suspect is not None else []
+        quarantined = await claimer.claim_quarantined(free)
+        self._handlers.quarantined = quarantined is not None or settler.holds_quarantined()
+        return [quarantined] if quarantined is not None else []
 
     async def _rest(self, most: float) -> None:
         """Wait until a slot is free, a notification comes, or it is time to poll."""
@@ -302,8 +302,8 @@ class Worker:
     def _obey(self, commands: Commands) -> None:
         for job_id, attempt in commands.cancelling:
             self._handlers.end((job_id, attempt), StopReason.CANCEL)
-        if commands.suspects:
-            self._handlers.suspects = True
+        if commands.quarantined:
+            self._handlers.quarantined = True
             self._wake.set()
 
     # -- ending ---------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def decode_page(value: object) -> Page:
             Table(_whole(t.get("start"), size), _whole(t.get("stop"), size), _text(t.get("header"), 10_000))
             for t in map(_dict, _list(fields.get("tables"))[:MARKS])
         ],
-        ocr=_maybe(fields.get("ocr"), _share),
+        ocr=_maybe(fields.get("ocr"), _fairness_key),
     )
 
 
@@ -124,7 +124,7 @@ def _whole(value: object, most: int = 2**31 - 1) -> int:
     return value
 
 
-def _share(value: object) -> float:
+def _fairness_key(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
         raise Corrupt("The reader of this format returned a number that cannot be.")
     return float(value)

@@ -35,6 +35,7 @@ from penstock.memos.streams import (
     batch_of,
     delete_message,
     deleted_streams,
+    fairness_key_of_memos,
     find_stream,
     list_messages,
     list_streams,
@@ -45,6 +46,5 @@ from penstock.memos.streams import (
     remove_memos,
     remove_messages,
     remove_stream,
-    share_of_memos,
     streams_waiting,
 )

@@ -18,7 +18,7 @@ from asyncpg import Record
 from pydantic import Field
 
 from penstock.database import Session, statements
-from penstock.documents import share_of
+from penstock.documents import fairness_key_of
 from penstock.errors import BadValue, NotFound, QueueFull, WrongState
 
 sql = statements(__file__)
@@ -166,9 +166,9 @@ def removal_key(stream: int) -> str:
     return f"memo {stream} removal"
 
 
-def share_of_memos(tenant: str) -> str:
+def fairness_key_of_memos(tenant: str) -> str:
     """The fairness key of a tenant's memos."""
-    return share_of(tenant, SHARE)
+    return fairness_key_of(tenant, SHARE)
 
 
 # -- intake ---------------------------------------------------------------------------------------------------------------

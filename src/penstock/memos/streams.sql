@@ -77,20 +77,20 @@ select id, tenant from penstock.streams where deleted_at is not null order by id
 
 -- name: remove_memos
 -- Their messages and vectors go with them.
-with bite as (
+with batch as (
   select id from penstock.memos where stream_id = :stream limit :most
 ),
 gone as (
-  delete from penstock.memos where id = any (array(select id from bite)) returning id
+  delete from penstock.memos where id = any (array(select id from batch)) returning id
 )
 select count(*) from gone
 
 -- name: remove_messages
-with bite as (
+with batch as (
   select seq from penstock.messages where stream_id = :stream order by seq limit :most
 ),
 gone as (
-  delete from penstock.messages where stream_id = :stream and seq = any (array(select seq from bite)) returning seq
+  delete from penstock.messages where stream_id = :stream and seq = any (array(select seq from batch)) returning seq
 )
 select count(*) from gone
 

@@ -85,7 +85,7 @@ where job.id = any (:ids::bigint[]) and job.state = 'running' and (
   worker.id is null
   or worker.gone_at < penstock.now() - interval '5 minutes' and exists (
     select from penstock.workers as other
-    where other.gone_at is null and other.beat_at + other.lease >= penstock.now()
+    where other.gone_at is null and other.heartbeat_at + other.lease >= penstock.now()
       and other.started_at < penstock.now() - interval '5 minutes'
   )
 )
@@ -96,7 +96,7 @@ select job.id as subject, null::bigint as document, format('Job %s was due at %s
 from penstock.jobs as job
 where job.id = any (:ids::bigint[]) and job.state = 'later' and job.run_at < penstock.now() - interval '5 minutes' and exists (
   select from penstock.workers as worker
-  where worker.gone_at is null and worker.beat_at + worker.lease >= penstock.now()
+  where worker.gone_at is null and worker.heartbeat_at + worker.lease >= penstock.now()
     and worker.started_at < penstock.now() - interval '5 minutes'
 )
 
@@ -175,11 +175,11 @@ group by bound.name, bound.permits having sum(part.granted) > bound.permits
 
 -- name: schedules_are_unique
 -- Under one name there is one, by the key of the table; here are those that do the same under several.
-select min(hashtext(schedule.name || ' ' || schedule.share))::bigint as subject, null::bigint as document,
-  format('The schedules %s of the share %s do the same: %s by the rule %s.', string_agg(schedule.name, ', ' order by schedule.name),
-    schedule.share, schedule.kind, schedule.rule) as said
+select min(hashtext(schedule.name || ' ' || schedule.fairness_key))::bigint as subject, null::bigint as document,
+  format('The schedules %s of the fairness_key %s do the same: %s by the rule %s.', string_agg(schedule.name, ', ' order by schedule.name),
+    schedule.fairness_key, schedule.kind, schedule.rule) as said
 from penstock.schedules as schedule where schedule.retired_at is null and schedule.paused_at is null
-group by schedule.share, schedule.kind, schedule.queue, schedule.rule, schedule.timezone, schedule.args::text having count(*) > 1
+group by schedule.fairness_key, schedule.kind, schedule.queue, schedule.rule, schedule.timezone, schedule.args::text having count(*) > 1
 
 -- name: connections_are_within_the_budget
 select 1::bigint as subject, null::bigint as document,
@@ -307,7 +307,7 @@ where memo.id = any (:ids::bigint[]) and memo.state = 'live' and not exists (
 )
 
 -- name: replaced_memo_has_its_successor
--- While a deleted stream is removed in bites, one of them may be gone before the other.
+-- While a deleted stream is removed in batches, one of them may be gone before the other.
 select memo.id as subject, null::bigint as document,
   format('Memo %s is %s memo %s, which is not there.', memo.id,
     case memo.state when 'merged' then 'merged into' else 'superseded by' end, coalesce(memo.superseded_by, memo.merged_into)) as said

@@ -40,13 +40,13 @@ def _gauge(name: str, documentation: str, *labels: str) -> MetricDescription:
     return describe("gauge", f"penstock_{name}", documentation, labels, fleet=True)
 
 
-LANE = ("queue", "kind", "share")
-DEPTH = _gauge("lane_depth", "Ready jobs, counted to 10,000 over the first 200 lanes, but to 100 in each", *LANE)
+LANE = ("queue", "kind", "fairness_key")
+READY = _gauge("lane_ready_jobs", "Ready jobs, counted to 10,000 over the first 200 lanes, but to 100 in each", *LANE)
 OLDEST = _gauge("lane_oldest_seconds", "Age of the oldest ready job, since it was enqueued", *LANE)
 UNSERVED = _gauge("unserved_jobs", "Ready jobs that no live worker serves", "queue", "kind")
 WAIT = _gauge("queue_wait_seconds", "Age of the oldest ready job that is served and was never tried", "queue", "kind")
 JOBS = _gauge(
-    "jobs", "Jobs that are not over: ready, suspect, later, running, waiting, dead; each counted to 10,000", "state"
+    "jobs", "Jobs that are not over: ready, quarantined, later, running, waiting, dead; each counted to 10,000", "state"
 )
 DEAD = _gauge("dead_letters", "Dead jobs, which wait for somebody's decision, counted to 10,000", "kind")
 WORKERS = _gauge("workers_alive", "Workers within their lease")
@@ -85,7 +85,10 @@ BREAKER = _gauge("breaker_open", "1: nobody calls it, after too many failures", 
 LIMITS: tuple[tuple[MetricDescription, Callable[[LimitState], float]], ...] = (
     (_gauge("limit_used", "Permits in use, over the fleet", "limit"), lambda limit: limit.used),
     (_gauge("limit_granted", "Permits granted to workers", "limit"), lambda limit: limit.granted),
-    (_gauge("limit_level", "Calls that the workers dare to have at once", "limit"), lambda limit: limit.level),
+    (
+        _gauge("limit_concurrency", "Calls that the workers dare to have at once", "limit"),
+        lambda limit: limit.concurrency,
+    ),
     (BREAKER, lambda limit: limit.opened_at is not None),
 )
 DISK = describe("gauge", "penstock_disk_free_ratio", "Free part of the disk with the documents' files", ("folder",))
@@ -150,10 +153,10 @@ async def _read_lanes(session: Session) -> dict[MetricDescription, Samples]:
     unserved: Counter[tuple[str, ...]] = Counter()
     for lane in lanes:
         if not (lane.open or lane.paused or lane.shut):
-            unserved[lane.queue, lane.kind] += lane.depth
+            unserved[lane.queue, lane.kind] += lane.ready
     return {
-        DEPTH: [((lane.queue, lane.kind, lane.share), lane.depth) for lane in lanes],
-        OLDEST: [((lane.queue, lane.kind, lane.share), lane.oldest_age.total_seconds()) for lane in lanes],
+        READY: [((lane.queue, lane.kind, lane.fairness_key), lane.ready) for lane in lanes],
+        OLDEST: [((lane.queue, lane.kind, lane.fairness_key), lane.oldest_age.total_seconds()) for lane in lanes],
         UNSERVED: list(unserved.items()),
         WAIT: [((wait.queue, wait.kind), wait.seconds) for wait in await served_waits(session)],
     }

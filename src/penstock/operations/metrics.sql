@@ -24,7 +24,7 @@ from (
 select coalesce(sum(count - 1), 0)::bigint from (
   select count(*) as count from penstock.schedules
   where paused_at is null and retired_at is null
-  group by rule, timezone, queue, kind, share, args::text
+  group by rule, timezone, queue, kind, fairness_key, args::text
 ) as schedule
 
 -- name: count_inbox

@@ -25,11 +25,11 @@ KIND = "prepare_document"
 async def read_status(app: Penstock, *, collection: str | None = None, tenant: str = "default") -> dict[str, Any]:
     """Everything, or what belongs to one collection: documents, jobs, workers, problems."""
     documents = await count_documents(app, collection, tenant=tenant)
-    share = collection if collection is None or tenant == "default" else f"{tenant}/{collection}"
+    fairness_key = collection if collection is None or tenant == "default" else f"{tenant}/{collection}"
 
     async def look(session: Session) -> tuple[Any, ...]:
         return (
-            await count_jobs(session, share),
+            await count_jobs(session, fairness_key),
             await list_workers(session),
             await sql.oldest_queued(session, tenant=tenant, collection=collection),
             await sql.failed_by_cause(session, tenant=tenant, collection=collection, most=MOST_CAUSES),
@@ -51,7 +51,7 @@ async def read_status(app: Penstock, *, collection: str | None = None, tenant: s
 
 
 def _describe(worker: WorkerState) -> dict[str, Any]:
-    known = ("id", "name", "host", "pid", "status", "running", "slots", "started_at", "beat_at", "load")
+    known = ("id", "name", "host", "pid", "status", "running", "slots", "started_at", "heartbeat_at", "load")
     return {key: getattr(worker, key) for key in known} | {"serves_documents": KIND in worker.kinds}
 
 

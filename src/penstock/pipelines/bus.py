@@ -273,9 +273,11 @@ class Trigger:
 
     # -- publishing------------------------------------------------------------------------------------------------------
 
-    async def note(self, tx: Session, collection: str, document: int, kind: str, share: str) -> None:
+    async def note(self, tx: Session, collection: str, document: int, kind: str, fairness_key: str) -> None:
         """A document is being accepted in this transaction."""
-        await self._app.enqueue(self._call(collection=collection, document=document, kind=kind), share=share, tx=tx)
+        await self._app.enqueue(
+            self._call(collection=collection, document=document, kind=kind), fairness_key=fairness_key, tx=tx
+        )
         self._pending.append(_encode(collection, document, kind))
 
     def committed(self) -> None:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from penstock.database import Pool
-from penstock.documents import Collection, share_of
+from penstock.documents import Collection, fairness_key_of
 from penstock.engine import STEP, Context, Gap, Kind, Penstock, reach
 from penstock.errors import ChildFailed, NoModel, Permanent
 from penstock.knowledge.facts import (
@@ -62,7 +62,7 @@ from penstock.search import RowVectors, build_missing_indexes
 FACTS_QUEUE = "knowledge"
 UPKEEP_QUEUE = "upkeep"
 FACTS_SLOTS = 8  # of a worker: a job that waits for its windows has none
-DEPTH = 100_000  # versions of one collection that may wait
+MAX_WAITING = 100_000  # versions of one collection that may wait
 AT_ONCE = 32  # windows of one version that are asked at the same time
 PAGES_BATCH = 2_000_000  # characters of pages that are cut together
 WINDOWS_BATCH = 20  # whose answers are read together
@@ -139,7 +139,7 @@ class FactAssembly:
         for first in range(0, len(windows), WINDOWS_BATCH):
             await self._ctx.progress(first, len(windows), "windows")
             numbers = range(first, min(first + WINDOWS_BATCH, len(windows)))
-            answers = await self._repeat(partial(load_answers, version=version, plan=config.digest, windows=numbers))
+            answers = await self._repeat(partial(load_answers, version=version, config=config.digest, windows=numbers))
             several = [windows[number] for number in sorted(answers)]
             texts = await self._repeat(partial(read_windows, version=version, windows=several))
             for number, passages in zip(sorted(answers), texts, strict=True):
@@ -224,7 +224,9 @@ class ExtractFacts:
         job, llms = self._app.job, self._app.settings.llms
         name = self._app.settings.knowledge.llm or (next(iter(llms)) if len(llms) == 1 else "default")
         chosen = llms.get(name)
-        self.extract_call = job(name="extract", queue=FACTS_QUEUE, timeout="10m", retries=3, depth=DEPTH)(self.extract)
+        self.extract_call = job(
+            name="extract", queue=FACTS_QUEUE, timeout="10m", retries=3, max_queue_size=MAX_WAITING
+        )(self.extract)
         self.window_call = job(
             name="extract_window",
             queue=LLM_QUEUE,
@@ -255,28 +257,28 @@ class ExtractFacts:
 
         With `keep`, new versions are read by themselves from now on; without, none is, not even now.
         """
-        plan, after = self.config.digest, 0
+        config, after = self.config.digest, 0
         jobs: list[int] = []
-        repeat, share = self._app.database.pool.repeat, share_of(collection.tenant, collection.name)
+        repeat, fairness_key = self._app.database.pool.repeat, fairness_key_of(collection.tenant, collection.name)
         if keep is not None:
             await repeat(partial(keep_facts, collection=collection.id, keeps=keep))
         if keep is False:
             return jobs
         while rows := await repeat(
-            partial(list_wanted, collection=collection.id, plan=plan, every=again, after=after, most=ENQUEUED)
+            partial(list_wanted, collection=collection.id, config=config, every=again, after=after, most=ENQUEUED)
         ):
             after = rows[-1]["document"]
             jobs += await asyncio.gather(
-                *(self._enqueue(row["document"], row["version"], share, again=again) for row in rows)
+                *(self._enqueue(row["document"], row["version"], fairness_key, again=again) for row in rows)
             )
         return jobs
 
-    async def _enqueue(self, document: int, version: int, share: str, *, again: bool) -> int:
+    async def _enqueue(self, document: int, version: int, fairness_key: str, *, again: bool) -> int:
         call = self.extract_call(document=document, version=version, again=again)
-        job = await self._app.enqueue(call, unique=f"extract {version}", share=share)
+        job = await self._app.enqueue(call, unique=f"extract {version}", fairness_key=fairness_key)
         # A dead one has the key: its failure stays in the history, and another one tries.
         if not job.created and await self._app.discard(job, reason="it was asked for again"):
-            job = await self._app.enqueue(call, unique=f"extract {version}", share=share)
+            job = await self._app.enqueue(call, unique=f"extract {version}", fairness_key=fairness_key)
         return int(job)
 
     # -- one version --------------------------------------------------------------------------------------------------
@@ -297,11 +299,11 @@ class ExtractFacts:
         windows = [from_json(window) for window in found["windows"]]
         calls = [
             self.window_call(
-                document=document, version=version, plan=config.digest, window=number, spans=found["windows"][number]
+                document=document, version=version, config=config.digest, window=number, spans=found["windows"][number]
             )
             for number in found["missing"]
         ]
-        # Another plan is another map: settings may change between two tries.
+        # Another configuration is another map: settings may change between two tries.
         results = await ctx.map(f"read-{config.digest[:12]}", calls, limit=AT_ONCE, gaps="allow") if calls else []
         failed = {number: gap for number, gap in zip(found["missing"], results, strict=True) if isinstance(gap, Gap)}
         await self._insist_on(source, failed, len(windows))
@@ -321,7 +323,7 @@ class ExtractFacts:
         if again:
             async with ctx.write() as tx:
                 await forget_answers(tx, source.version, digest)
-        answered = await repeat(partial(answered_windows, version=source.version, plan=digest))
+        answered = await repeat(partial(answered_windows, version=source.version, config=digest))
         missing = [number for number in range(len(windows)) if number not in answered]
         return {"windows": [to_json(window) for window in windows], "missing": missing}
 
@@ -348,11 +350,11 @@ class ExtractFacts:
     # -- one window ---------------------------------------------------------------------------------------------------
 
     async def extract_window(
-        self, ctx: Context, *, document: int, version: int, plan: str, window: int, spans: list[list[int]]
+        self, ctx: Context, *, document: int, version: int, config: str, window: int, spans: list[list[int]]
     ) -> None:
         """Ask about one window, and keep the answer with the end of this job."""
         present = self.config
-        if present.digest != plan:
+        if present.digest != config:
             raise Permanent("The schema or the model of [knowledge] has changed since: run `penstock extract` again.")
         repeat = self._app.database.pool.repeat
         source = await repeat(partial(find_source, document=document, version=version))
@@ -365,7 +367,7 @@ class ExtractFacts:
         ctx.enter("keep")
         async with ctx.finish() as tx:
             answer = Answer(window, done.value, done.tokens_in, done.tokens_out, done.cost)
-            await keep_answer(tx, source, plan, answer)
+            await keep_answer(tx, source, config, answer)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
@@ -375,11 +377,11 @@ class ExtractFacts:
         done = {"removed": await sweep_extractions(database), "asked": 0}
         if self.has_model:
             digest = self.config.digest
-            rows = await database.pool.repeat(partial(list_unasked, plan=digest, most=ENQUEUED))
+            rows = await database.pool.repeat(partial(list_unasked, config=digest, most=ENQUEUED))
             for row in rows:
-                share = share_of(row["tenant"], row["collection"])
+                fairness_key = fairness_key_of(row["tenant"], row["collection"])
                 call = self.extract_call(document=row["document"], version=row["version"])
-                await self._app.enqueue(call, unique=f"extract {row['version']}", share=share)
+                await self._app.enqueue(call, unique=f"extract {row['version']}", fairness_key=fairness_key)
             done["asked"] = len(rows)
         done["indexes"] = await build_missing_indexes(database)
         return done

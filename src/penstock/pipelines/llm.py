@@ -40,7 +40,7 @@ class LlmRequests:
                 queue=LLM_QUEUE,
                 timeout=2 * chosen.timeout.total_seconds() + SLACK,
                 retries=chosen.retries,
-                depth=chosen.waiting,
+                max_queue_size=chosen.waiting,
                 uses={llm_limit(name): 1},
             )(_handler(self._completers[name]))
 

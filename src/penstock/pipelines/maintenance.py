@@ -80,7 +80,7 @@ class RemoveDocuments:
         return True
 
     async def _enqueue(self) -> JobId:
-        return await self._app.enqueue(self.remove_call(), unique=self.remove_call.name, share="_system")
+        return await self._app.enqueue(self.remove_call(), unique=self.remove_call.name, fairness_key="_system")
 
 
 class TidyDocuments:
@@ -115,7 +115,7 @@ class TidyDocuments:
             await self._app.enqueue(
                 self.fold_call(collection=each.collection, model=each.model),
                 unique=f"fold {each.collection} {each.model}",
-                share="_system",
+                fairness_key="_system",
             )
         done["crawls"] = await sweep_crawls(database)
         return done
@@ -161,7 +161,7 @@ class RedriveDeadLetters:
         if not plan.attempts:
             return RedriveStart(None, 0)
         call = self._kind(ids=list(selection.ids), fingerprint=selection.fingerprint, kind=selection.kind)
-        job = await self._app.enqueue(call, unique=selection.key, share=SHARE)
+        job = await self._app.enqueue(call, unique=selection.key, fairness_key=SHARE)
         return RedriveStart(job, len(plan.attempts), job.created)
 
     async def redrive_jobs(

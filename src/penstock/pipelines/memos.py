@@ -27,6 +27,7 @@ from penstock.memos import (
     batch_of,
     choose_pairs,
     deleted_streams,
+    fairness_key_of_memos,
     find_question,
     find_schema,
     forget_answers,
@@ -44,7 +45,6 @@ from penstock.memos import (
     remove_messages,
     remove_stream,
     save,
-    share_of_memos,
     streams_waiting,
 )
 from penstock.models import Models
@@ -115,7 +115,7 @@ class MakeMemos:
 
     def _order(self, stream: int, after: int, tenant: str) -> Order:
         call = self.batch_call(stream=stream, after=after)
-        return Order(call, share_of_memos(tenant), unique=batch_key(stream, after))
+        return Order(call, fairness_key_of_memos(tenant), unique=batch_key(stream, after))
 
     # -- one batch ----------------------------------------------------------------------------------------------------
 
@@ -203,12 +203,14 @@ class MakeMemos:
 
     async def delete_stream(self, name: str, *, tenant: str) -> int:
         """Hide a stream and enqueue its removal; its id."""
-        share = share_of_memos(tenant)
-        lane = (MEMOS_QUEUE, self.removal_call.name, share)
+        fairness_key = fairness_key_of_memos(tenant)
+        lane = (MEMOS_QUEUE, self.removal_call.name, fairness_key)
         await self._app.lanes([lane])  # before the transaction: it may have to be made
         async with self._app.database.pool.transaction() as tx:
             number = await mark_deleted(tx, name, tenant=tenant)
-            await self._app.enqueue(self.removal_call(stream=number), unique=removal_key(number), share=share, tx=tx)
+            await self._app.enqueue(
+                self.removal_call(stream=number), unique=removal_key(number), fairness_key=fairness_key, tx=tx
+            )
         return number
 
     async def _order_removals(self, ctx: Context) -> None:
@@ -216,7 +218,11 @@ class MakeMemos:
         rows = await self._app.database.pool.repeat(partial(deleted_streams, most=PAGE))
         if rows:
             orders = [
-                Order(self.removal_call(stream=row["id"]), share_of_memos(row["tenant"]), unique=removal_key(row["id"]))
+                Order(
+                    self.removal_call(stream=row["id"]),
+                    fairness_key_of_memos(row["tenant"]),
+                    unique=removal_key(row["id"]),
+                )
                 for row in rows
             ]
             await self._put(ctx, orders)

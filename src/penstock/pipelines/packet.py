@@ -247,8 +247,15 @@ class PreparePacket:
             if isinstance(end, Publication):
                 await end_packet(tx, packet, told, missing)
             elif isinstance(end, PendingVersion):  # with all of its documents, when the points of all are there
-                share = whole.work.share
-                await hand_over(tx, self._app, document=packet.document, head=head, share=share, ending={"parts": told})
+                fairness_key = whole.work.fairness_key
+                await hand_over(
+                    tx,
+                    self._app,
+                    document=packet.document,
+                    head=head,
+                    fairness_key=fairness_key,
+                    ending={"parts": told},
+                )
         for done, found in published:
             if isinstance(done, Publication):
                 ends.count(done, gaps=bool(found.gaps))

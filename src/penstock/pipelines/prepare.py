@@ -263,7 +263,9 @@ class PrepareDocument:
         async with ctx.finish() as tx:
             published = await self.publish(tx, work, reading, gathered, staged)
             if isinstance(published, PendingVersion):
-                await hand_over(tx, self._app, document=work.document, head=work.version, share=work.share)
+                await hand_over(
+                    tx, self._app, document=work.document, head=work.version, fairness_key=work.fairness_key
+                )
             if published and (gathered.members or work.number > 1):  # an older version may have had some
                 unneeded = (await add_members(tx, self._app, work, gathered.members)).unneeded
         if isinstance(published, Publication):

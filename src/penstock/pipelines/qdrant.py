@@ -104,9 +104,9 @@ class PublishPoints:
             await self._publish(ctx, ready, packet, counted=counted)
         except ModelChanged:
             async with ctx.finish() as tx:
-                share = ready[-1][1].share
+                fairness_key = ready[-1][1].fairness_key
                 await prepare_again(
-                    tx, self._app, document=document, head=version, share=share, packet=packet is not None
+                    tx, self._app, document=document, head=version, fairness_key=fairness_key, packet=packet is not None
                 )
         self._notifier.notify()
 

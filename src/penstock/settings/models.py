@@ -95,7 +95,7 @@ class LlmSettings(Section):
         10_000,
         ge=1,
         le=100_000_000,
-        description="Requests of one share that may wait; more are refused when they come.",
+        description="Requests of one fairness key that may wait; more are refused when they come.",
     )
     price_in: float = Field(0.0, ge=0, le=1e6, description="Price of a million tokens of prompts, in your currency.")
     price_out: float = Field(0.0, ge=0, le=1e6, description="Price of a million tokens of answers.")

@@ -280,7 +280,9 @@ def _conflicts(settings: Settings, name: Callable[[str], str]) -> Iterator[str]:
             f"{name('pool.hold_limit')} is {format_duration(pool.hold_limit)}, but {name('pool.hold_warning')} "
             f"is {format_duration(pool.hold_warning)}. Raise pool.hold_limit or lower pool.hold_warning."
         )
-    if embedded and pool.size + 5 > postgres.max_connections:  # beats, locks, LISTEN, migrations and psql need some
+    if (
+        embedded and pool.size + 5 > postgres.max_connections
+    ):  # heartbeats, locks, LISTEN, migrations and psql need some
         yield (
             f"{name('pool.size')} is {pool.size}, but {name('postgres.max_connections')} "
             f"is {postgres.max_connections}, of which 5 stay free. Lower pool.size or raise postgres.max_connections."

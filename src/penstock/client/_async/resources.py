@@ -292,11 +292,11 @@ class AsyncJobs:
         state: str | None = None,
         kind: str | None = None,
         queue: str | None = None,
-        share: str | None = None,
+        fairness_key: str | None = None,
         page: int = 100,
     ) -> AsyncIterator[Job]:
         """The live ones."""
-        wish = {"state": state, "kind": kind, "queue": queue, "share": share, "limit": page}
+        wish = {"state": state, "kind": kind, "queue": queue, "fairness_key": fairness_key, "limit": page}
         return self._transport.pages("GET", "/api/jobs", Job, query=wish)
 
     async def show(self, id: int) -> Job:  # noqa: A002
@@ -304,7 +304,7 @@ class AsyncJobs:
         return decode(Job, await self._transport.ask("GET", "/api/jobs/{job}", at={"job": id}))
 
     async def cancel(self, id: int, *, reason: str = "cancelled by hand") -> ChangedJobs:  # noqa: A002
-        """Cancel it, and what it has spread; a running one stops with the next beat of its worker."""
+        """Cancel it, and what it has spread; a running one stops with the next heartbeat of its worker."""
         answer = await self._transport.ask("POST", "/api/jobs/{job}/cancel", at={"job": id}, query={"reason": reason})
         return decode(ChangedJobs, answer)
 
@@ -347,7 +347,7 @@ class AsyncJobs:
         return decode_list(Pause, await self._transport.ask("GET", "/api/pauses"))
 
     async def pause(self, what: str, name: str, *, reason: str = "paused by hand") -> Pause:
-        """Claim nothing of a queue, kind or share until it is resumed."""
+        """Claim nothing of a queue, kind or fairness key until it is resumed."""
         wish = {"what": what, "name": name, "reason": reason}
         return decode(Pause, await self._transport.ask("POST", "/api/pauses", body=wish))
 
@@ -378,28 +378,37 @@ class AsyncFleet:
         """What runs by which rule."""
         return decode_list(Schedule, await self._transport.ask("GET", "/api/schedules"))
 
-    async def run_schedule(self, name: str, *, share: str | None = None) -> Run:
+    async def run_schedule(self, name: str, *, fairness_key: str | None = None) -> Run:
         """Put one job of it in now."""
         at = {"schedule": name}
         return decode(
-            Run, await self._transport.ask("POST", "/api/schedules/{schedule}/run", at=at, query={"share": share})
+            Run,
+            await self._transport.ask(
+                "POST", "/api/schedules/{schedule}/run", at=at, query={"fairness_key": fairness_key}
+            ),
         )
 
-    async def pause_schedule(self, name: str, *, share: str | None = None) -> Schedule:
+    async def pause_schedule(self, name: str, *, fairness_key: str | None = None) -> Schedule:
         """Let it fire no more."""
         at = {"schedule": name}
-        answer = await self._transport.ask("POST", "/api/schedules/{schedule}/pause", at=at, query={"share": share})
+        answer = await self._transport.ask(
+            "POST", "/api/schedules/{schedule}/pause", at=at, query={"fairness_key": fairness_key}
+        )
         return decode(Schedule, answer)
 
-    async def resume_schedule(self, name: str, *, share: str | None = None) -> Schedule:
+    async def resume_schedule(self, name: str, *, fairness_key: str | None = None) -> Schedule:
         """Go on with the next tick."""
         at = {"schedule": name}
-        answer = await self._transport.ask("POST", "/api/schedules/{schedule}/resume", at=at, query={"share": share})
+        answer = await self._transport.ask(
+            "POST", "/api/schedules/{schedule}/resume", at=at, query={"fairness_key": fairness_key}
+        )
         return decode(Schedule, answer)
 
-    async def remove_schedule(self, name: str, *, share: str | None = None) -> None:
+    async def remove_schedule(self, name: str, *, fairness_key: str | None = None) -> None:
         """Remove one that was added by a call or is retired."""
-        await self._transport.ask("DELETE", "/api/schedules/{schedule}", at={"schedule": name}, query={"share": share})
+        await self._transport.ask(
+            "DELETE", "/api/schedules/{schedule}", at={"schedule": name}, query={"fairness_key": fairness_key}
+        )
 
 
 class AsyncKeys:

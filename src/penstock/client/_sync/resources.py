@@ -285,11 +285,11 @@ class Jobs:
         state: str | None = None,
         kind: str | None = None,
         queue: str | None = None,
-        share: str | None = None,
+        fairness_key: str | None = None,
         page: int = 100,
     ) -> Iterator[Job]:
         """The live ones."""
-        wish = {"state": state, "kind": kind, "queue": queue, "share": share, "limit": page}
+        wish = {"state": state, "kind": kind, "queue": queue, "fairness_key": fairness_key, "limit": page}
         return self._transport.pages("GET", "/api/jobs", Job, query=wish)
 
     def show(self, id: int) -> Job:  # noqa: A002
@@ -297,7 +297,7 @@ class Jobs:
         return decode(Job, self._transport.ask("GET", "/api/jobs/{job}", at={"job": id}))
 
     def cancel(self, id: int, *, reason: str = "cancelled by hand") -> ChangedJobs:  # noqa: A002
-        """Cancel it, and what it has spread; a running one stops with the next beat of its worker."""
+        """Cancel it, and what it has spread; a running one stops with the next heartbeat of its worker."""
         answer = self._transport.ask("POST", "/api/jobs/{job}/cancel", at={"job": id}, query={"reason": reason})
         return decode(ChangedJobs, answer)
 
@@ -340,7 +340,7 @@ class Jobs:
         return decode_list(Pause, self._transport.ask("GET", "/api/pauses"))
 
     def pause(self, what: str, name: str, *, reason: str = "paused by hand") -> Pause:
-        """Claim nothing of a queue, kind or share until it is resumed."""
+        """Claim nothing of a queue, kind or fairness key until it is resumed."""
         wish = {"what": what, "name": name, "reason": reason}
         return decode(Pause, self._transport.ask("POST", "/api/pauses", body=wish))
 
@@ -371,26 +371,35 @@ class Fleet:
         """What runs by which rule."""
         return decode_list(Schedule, self._transport.ask("GET", "/api/schedules"))
 
-    def run_schedule(self, name: str, *, share: str | None = None) -> Run:
+    def run_schedule(self, name: str, *, fairness_key: str | None = None) -> Run:
         """Put one job of it in now."""
         at = {"schedule": name}
-        return decode(Run, self._transport.ask("POST", "/api/schedules/{schedule}/run", at=at, query={"share": share}))
+        return decode(
+            Run,
+            self._transport.ask("POST", "/api/schedules/{schedule}/run", at=at, query={"fairness_key": fairness_key}),
+        )
 
-    def pause_schedule(self, name: str, *, share: str | None = None) -> Schedule:
+    def pause_schedule(self, name: str, *, fairness_key: str | None = None) -> Schedule:
         """Let it fire no more."""
         at = {"schedule": name}
-        answer = self._transport.ask("POST", "/api/schedules/{schedule}/pause", at=at, query={"share": share})
+        answer = self._transport.ask(
+            "POST", "/api/schedules/{schedule}/pause", at=at, query={"fairness_key": fairness_key}
+        )
         return decode(Schedule, answer)
 
-    def resume_schedule(self, name: str, *, share: str | None = None) -> Schedule:
+    def resume_schedule(self, name: str, *, fairness_key: str | None = None) -> Schedule:
         """Go on with the next tick."""
         at = {"schedule": name}
-        answer = self._transport.ask("POST", "/api/schedules/{schedule}/resume", at=at, query={"share": share})
+        answer = self._transport.ask(
+            "POST", "/api/schedules/{schedule}/resume", at=at, query={"fairness_key": fairness_key}
+        )
         return decode(Schedule, answer)
 
-    def remove_schedule(self, name: str, *, share: str | None = None) -> None:
+    def remove_schedule(self, name: str, *, fairness_key: str | None = None) -> None:
         """Remove one that was added by a call or is retired."""
-        self._transport.ask("DELETE", "/api/schedules/{schedule}", at={"schedule": name}, query={"share": share})
+        self._transport.ask(
+            "DELETE", "/api/schedules/{schedule}", at={"schedule": name}, query={"fairness_key": fairness_key}
+        )
 
 
 class Keys:

@@ -24,8 +24,8 @@ from penstock.documents.names import (
     PREPARE_PACKET,
     check_collection_name,
     encode_metadata,
+    fairness_key_of,
     no_such_collection,
-    share_of,
 )
 from penstock.documents.queries import show_document
 from penstock.engine import Penstock, cancel_trees, insert_alone, lane_id, wake_queues
@@ -246,7 +246,7 @@ async def _enqueue(app: Penstock, tx: Session, unready: list[Record], tenant: st
         app.kinds[PREPARE_PACKET if row["packet"] else PREPARE](document=row["document_id"], version=row["version_id"])
         for row in alone
     ]
-    numbers = await app.enqueue_many(calls, share=share_of(tenant, unready[0]["collection"]), tx=tx)
+    numbers = await app.enqueue_many(calls, fairness_key=fairness_key_of(tenant, unready[0]["collection"]), tx=tx)
     jobs = {row["document_id"]: int(number) for row, number in zip(alone, numbers, strict=True)}
     # The documents of a packet are prepared by its job.
     return jobs | {row["document_id"]: jobs[row["parent_id"]] for row in unready if row["parent_id"] in packets}

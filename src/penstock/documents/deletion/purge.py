@@ -181,10 +181,10 @@ async def call_qdrant_remover(app: Penstock) -> bool:
     if REMOVE_POINTS not in app.kinds or not await app.database.pool.repeat(sql.has_qdrant_removals.value):
         return False
     call = app.kinds[REMOVE_POINTS]()
-    job = await app.enqueue(call, unique=REMOVE_POINTS, share="_system")
+    job = await app.enqueue(call, unique=REMOVE_POINTS, fairness_key="_system")
     # A dead one has the key, and would keep it for ever: its failure stays in the history, and another one tries.
     if not job.created and await app.discard(job, reason="another one removes what is left"):
-        await app.enqueue(call, unique=REMOVE_POINTS, share="_system")
+        await app.enqueue(call, unique=REMOVE_POINTS, fairness_key="_system")
     return True
 
 
@@ -227,24 +227,24 @@ async def _clear_version(database: Database, clear: Clear, dead: DeadVersion) ->
     while left:
         async with database.pool.transaction() as tx:
             cleared = await clear(tx, version=dead.version)
-            pages = await sql.clear_pages(tx, version=dead.version, bite=GARBAGE_BATCH)
-            answers = await sql.clear_answers.value(tx, version=dead.version, bite=GARBAGE_BATCH)
+            pages = await sql.clear_pages(tx, version=dead.version, batch=GARBAGE_BATCH)
+            answers = await sql.clear_answers.value(tx, version=dead.version, batch=GARBAGE_BATCH)
             left = bool(cleared or pages or answers)
             if not left:
                 await sql.note_cleared.run(tx, version=dead.version)
                 await order_qdrant_removals(tx, dead.collection, [dead.version])
 
 
-async def compact_tallies(database: Database, *, bite: int = GARBAGE_BATCH) -> int:
+async def compact_tallies(database: Database, *, batch: int = GARBAGE_BATCH) -> int:
     """Compact the counts of collections to one row each; how many rows there were."""
     async with database.pool.transaction() as tx:
-        added: int = await sql.compact_tallies.value(tx, bite=bite)
+        added: int = await sql.compact_tallies.value(tx, batch=batch)
     return added
 
 
-async def sweep_answers(database: Database, *, bite: int = GARBAGE_BATCH) -> int:
+async def sweep_answers(database: Database, *, batch: int = GARBAGE_BATCH) -> int:
     """Forget the answers to idempotent requests that are a day old."""
-    return await database.pool.repeat(partial(sweep_keys, bite=bite))
+    return await database.pool.repeat(partial(sweep_keys, batch=batch))
 
 
 async def collect_blobs(database: Database, store: BlobStore, grace: timedelta) -> int:

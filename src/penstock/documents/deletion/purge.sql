@@ -35,21 +35,21 @@ where version.id > :after and version.dead_at is not null and version.cleared_at
 order by version.id limit :most
 
 -- name: clear_pages
-with bite as (
-  select version_id, number from penstock.pages where version_id = :version order by number limit :bite
+with batch as (
+  select version_id, number from penstock.pages where version_id = :version order by number limit :batch
 )
-delete from penstock.pages using bite
-where pages.version_id = bite.version_id and pages.number = bite.number
+delete from penstock.pages using batch
+where pages.version_id = batch.version_id and pages.number = batch.number
 returning pages.number
 
 -- name: clear_answers
 -- What a language model has said about it.
-with bite as (
+with batch as (
   delete from penstock.extraction_windows
-  where ctid = any (array(select ctid from penstock.extraction_windows where version_id = :version limit :bite::int))
+  where ctid = any (array(select ctid from penstock.extraction_windows where version_id = :version limit :batch::int))
   returning 1
 )
-select count(*)::int from bite
+select count(*)::int from batch
 
 -- name: note_cleared
 with unpublished as (
@@ -64,7 +64,7 @@ with old as (
   where ctid = any (array(
     select ctid from penstock.tallies
     where collection_id in (select collection_id from penstock.tallies group by collection_id having count(*) > 1)
-    limit :bite for update skip locked
+    limit :batch for update skip locked
   ))
   returning collection_id, documents, chunks, words, deleted
 ),
@@ -132,7 +132,7 @@ where version.document_id = any (:documents::bigint[])
 group by version.id, version.document_id
 
 -- name: hold
--- The fence of every bite: it is due, and nobody else has removed it. Who restores it locks the same row.
+-- The fence of every batch: it is due, and nobody else has removed it. Who restores it locks the same row.
 select document_id from penstock.removals
 where document_id = any (:documents::bigint[]) and due_at <= penstock.now()
 order by document_id for update

@@ -135,7 +135,7 @@ async def _replace(tx: Session, app: Penstock, work: Work, row: Record, *, paren
         job=row["job_id"],
         version=row["version_id"],
         blob=blob.id,
-        share=work.share,
+        fairness_key=work.fairness_key,
         metadata=parent["metadata"],
         uploaded_by=parent["uploaded_by"],
     )
@@ -148,7 +148,7 @@ async def _add(tx: Session, app: Penstock, work: Work, blobs: dict[str, BlobRow]
     if not blobs:
         return []
     kind = app.kinds[KIND]
-    lane = await lane_id(tx, (kind.queue, kind.name, work.share))
+    lane = await lane_id(tx, (kind.queue, kind.name, work.fairness_key))
     ids = await sql.reserve(tx, count=len(blobs))
     calls = [kind(document=row["document"], version=row["version"]) for row in ids]
     jobs = await insert_jobs(

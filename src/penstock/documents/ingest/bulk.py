@@ -22,7 +22,7 @@ from penstock.documents.ingest.upload import (
     check_upload,
     count_accepted,
 )
-from penstock.documents.names import share_of
+from penstock.documents.names import fairness_key_of
 from penstock.errors import CallTimedOut, ConnectionLost, NotFound, PenstockError, QueueFull, Refused
 
 sql = statements(__file__)
@@ -84,7 +84,7 @@ class BulkIntake:
             kind = self._app.kinds[KIND]
             jobs = await self._app.enqueue_many(
                 [kind(document=row["document"], version=row["version"]) for row in ids],
-                share=share_of(first.tenant, first.collection),
+                fairness_key=fairness_key_of(first.tenant, first.collection),
                 tx=tx,
             )
             made = await sql.insert_documents.value(

@@ -92,9 +92,9 @@ async def claim_key(database: Database, *, tenant: str, route: str, key: str) ->
             await asyncio.shield(claim.free(database))
 
 
-async def sweep_keys(session: Session, bite: int = 1000) -> int:
+async def sweep_keys(session: Session, batch: int = 1000) -> int:
     """Remove answers that are a day old, and expired claims; how many."""
-    return len(await sql.sweep_keys(session, kept=KEPT, bite=bite))
+    return len(await sql.sweep_keys(session, kept=KEPT, batch=batch))
 
 
 def _check_key(key: str) -> str:

@@ -29,7 +29,7 @@ where tenant = :tenant and route = :route and key = :key and holder = :holder an
 -- name: sweep_keys
 with old as (
   select tenant, route, key from penstock.idempotency where begun_at < penstock.now() - :kept::interval
-  order by begun_at limit :bite for update skip locked
+  order by begun_at limit :batch for update skip locked
 )
 delete from penstock.idempotency using old
 where idempotency.tenant = old.tenant and idempotency.route = old.route and idempotency.key = old.key

@@ -40,7 +40,7 @@ from penstock.documents.ingest.upload import (
     taken,
 )
 from penstock.documents.lifecycle import redrive_failed, replace_in
-from penstock.documents.names import PREPARE, no_such_collection, share_of
+from penstock.documents.names import PREPARE, fairness_key_of, no_such_collection
 from penstock.engine import STEP, Admission, Lanes, Penstock, reach
 from penstock.errors import (
     BodyTooLarge,
@@ -141,13 +141,13 @@ class Intake:
             raise no_such_collection(checked.collection, "Create it first with `penstock collections create`.")
         if row["existing"] is not None and not upload.replace and not taken_is_fine:
             raise taken(checked.name, checked.collection, row["existing"])
-        share = share_of(tenant, checked.collection)
+        fairness_key = fairness_key_of(tenant, checked.collection)
         if (
             not taken_is_fine
             and self._gate.bounds(kind := self.app.kinds[KIND])
-            and not self._gate.admit_one(kind, share)
+            and not self._gate.admit_one(kind, fairness_key)
         ):
-            await self._gate.admit(self.app.database, [(kind, 1)], share)
+            await self._gate.admit(self.app.database, [(kind, 1)], fairness_key)
         return replace(checked, collection_id=row["collection_id"], served=row["served"])
 
     async def _store(self, checked: CheckedUpload, upload: Upload, claim: Claim | None) -> Accepted:
@@ -223,7 +223,7 @@ class Intake:
         blob = (await keep_blobs(tx, [stored], tenant=checked.tenant))[stored.digest]
         job = await self.app.enqueue(
             self.app.kinds[checked.kind](document=document, version=version),
-            share=share_of(checked.tenant, checked.collection),
+            fairness_key=fairness_key_of(checked.tenant, checked.collection),
             tx=tx,
         )
         made = await sql.insert_document.value(
@@ -252,7 +252,7 @@ class Intake:
             job=existing["job_id"],
             version=existing["version_id"],
             blob=blob.id,
-            share=share_of(checked.tenant, checked.collection),
+            fairness_key=fairness_key_of(checked.tenant, checked.collection),
             metadata=checked.metadata,
             uploaded_by=checked.uploaded_by,
             kind=checked.kind,
@@ -267,7 +267,7 @@ class Intake:
         """In the transaction that accepts it; nothing without a bus."""
         if self.trigger is not None:
             await self.trigger(
-                tx, checked.collection, document, checked.kind, share_of(checked.tenant, checked.collection)
+                tx, checked.collection, document, checked.kind, fairness_key_of(checked.tenant, checked.collection)
             )
 
     async def _leave(self, tx: Session, checked: CheckedUpload, existing: Any) -> IntakeResult:

@@ -107,7 +107,7 @@ async def end_gone(database: Database, name: str, subjects: Sequence[int], still
 
 async def sweep_findings(database: Database) -> int:
     """Forget those that ended a month ago; how many."""
-    swept: int = await database.pool.repeat(partial(sql.sweep_findings.value, days=KEPT_DAYS, bite=BATCH))
+    swept: int = await database.pool.repeat(partial(sql.sweep_findings.value, days=KEPT_DAYS, batch=BATCH))
     return swept
 
 

@@ -58,7 +58,7 @@ where check_name = :name and subject = any (:subjects::bigint[]) and ended_at is
 
 -- name: sweep_findings
 with old as (
-  select id from penstock.findings where ended_at < penstock.now() - make_interval(days => :days) order by ended_at limit :bite
+  select id from penstock.findings where ended_at < penstock.now() - make_interval(days => :days) order by ended_at limit :batch
 ),
 swept as (
   delete from penstock.findings where id = any (array(select id from old)) returning id

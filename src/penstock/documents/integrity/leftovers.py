@@ -144,7 +144,7 @@ def about(name: str, table: str) -> Statement:
 
 
 async def remove_version(database: Database, version: int) -> int:
-    """Remove all that is left of a version that is gone, in bites; how many rows. Hidden first, shown never."""
+    """Remove all that is left of a version that is gone, in batches; how many rows. Hidden first, shown never."""
     tables = await database.pool.repeat(vector_tables)
     collections = {
         row["collection_id"] for row in await database.pool.repeat(partial(sql.collections_of, version=version))

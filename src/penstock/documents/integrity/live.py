@@ -13,7 +13,7 @@ from asyncpg import Record
 from penstock.database import statements
 from penstock.documents.integrity.finding import Cursor, IntegrityFinding, Repair
 from penstock.documents.lifecycle import KIND, replace_in
-from penstock.documents.names import share_of
+from penstock.documents.names import fairness_key_of
 from penstock.engine import Penstock
 from penstock.errors import QueueFull
 from penstock.search import VectorTable
@@ -92,7 +92,7 @@ class LiveCheck:
                     job=row["job_id"],
                     version=version,
                     blob=row["blob_id"],
-                    share=share_of(row["tenant"], row["collection"]),
+                    fairness_key=fairness_key_of(row["tenant"], row["collection"]),
                     metadata=row["metadata"],
                     uploaded_by=row["uploaded_by"],
                 )

@@ -153,16 +153,16 @@ class ReconcileCounts:
     deleted: int = 0  # whose parent or collection was deleted
 
 
-async def reconcile(database: Database, *, bite: int = 1000) -> ReconcileCounts:
+async def reconcile(database: Database, *, batch: int = 1000) -> ReconcileCounts:
     """One round."""
-    failed = await _fail_abandoned(database, bite)
-    return ReconcileCounts(failed, await _delete_orphans(database, bite))
+    failed = await _fail_abandoned(database, batch)
+    return ReconcileCounts(failed, await _delete_orphans(database, batch))
 
 
-async def _fail_abandoned(database: Database, bite: int) -> int:
+async def _fail_abandoned(database: Database, batch: int) -> int:
     failed, after = 0, 0
     for _ in range(RECONCILE_PAGES):
-        page = await database.pool.repeat(partial(sql.waiting.first, after=after, bite=bite))
+        page = await database.pool.repeat(partial(sql.waiting.first, after=after, batch=batch))
         if page is None or page["last"] is None:
             break
         after = page["last"]
@@ -189,8 +189,8 @@ async def _fail(database: Database, documents: list[int]) -> int:
     return len(rows)
 
 
-async def _delete_orphans(database: Database, bite: int) -> int:
-    orphans = await database.pool.repeat(partial(sql.orphans, bite=bite))
+async def _delete_orphans(database: Database, batch: int) -> int:
+    orphans = await database.pool.repeat(partial(sql.orphans, batch=batch))
     if not orphans:
         return 0
     deleted = await delete_page(database, [row["id"] for row in orphans], "what it belonged to was deleted")

@@ -1,7 +1,7 @@
 -- name: waiting
 -- A page of those that wait, and those of them that wait for nobody.
 with page as materialized (
-  select id, job_id from penstock.documents where state = 'queued' and id > :after order by id limit :bite
+  select id, job_id from penstock.documents where state = 'queued' and id > :after order by id limit :batch
 )
 select max(id) as last,
   array_agg(id) filter (where not exists (select from penstock.jobs where jobs.id = page.job_id)) as abandoned
@@ -36,10 +36,10 @@ select id, tenant, name from failed
   from penstock.documents as parent
   cross join lateral (
     select id, tenant, name from penstock.documents
-    where parent_id = parent.id and state <> 'deleted' order by id limit :bite
+    where parent_id = parent.id and state <> 'deleted' order by id limit :batch
   ) as member
   where parent.deleted_at > penstock.now() - interval '15 minutes'
-  limit :bite
+  limit :batch
 )
 union
 (
@@ -48,9 +48,9 @@ union
   cross join lateral (
     select id, tenant, name from penstock.documents
     where documents.tenant = collection.tenant and documents.collection_id = collection.id and documents.state <> 'deleted'
-    order by documents.name limit :bite
+    order by documents.name limit :batch
   ) as document
   where collection.deleted_at is not null
-  limit :bite
+  limit :batch
 )
-limit :bite
+limit :batch

@@ -49,12 +49,12 @@ group by asked.id
 select coalesce(string_agg(ctid::text || xmin::text, ' ' order by ctid), '') from penstock.tallies where collection_id = :collection
 
 -- name: count_batch
-with bite as materialized (
+with batch as materialized (
   select id, state, live_id from penstock.documents where collection_id = :collection and id > :after order by id limit :most
 )
-select max(bite.id) as last, count(live.id) as documents, coalesce(sum(live.chunks), 0)::bigint as chunks,
-  coalesce(sum(live.words), 0)::bigint as words, count(*) filter (where bite.state = 'deleted') as deleted
-from bite left join penstock.versions as live on live.id = bite.live_id
+select max(batch.id) as last, count(live.id) as documents, coalesce(sum(live.chunks), 0)::bigint as chunks,
+  coalesce(sum(live.words), 0)::bigint as words, count(*) filter (where batch.state = 'deleted') as deleted
+from batch left join penstock.versions as live on live.id = batch.live_id
 
 -- name: compare_walked
 -- What was counted, less what the counts say; none if they were changed since the mark.

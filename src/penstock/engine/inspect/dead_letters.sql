@@ -17,7 +17,7 @@ from penstock.job_keys as held join penstock.jobs as job on job.id = held.job_id
 where held.key = any (:keys::text[]) and held.until is null
 
 -- name: dead_jobs
-select job.id, lane.kind, lane.share, job.fingerprint, job.error, job.attempt, job.failures, job.enqueued_at
+select job.id, lane.kind, lane.fairness_key, job.fingerprint, job.error, job.attempt, job.failures, job.enqueued_at
 from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
 where job.state = 'dead'
   and (:fingerprint::text is null or job.fingerprint = :fingerprint)
@@ -27,9 +27,9 @@ order by job.id limit :most
 
 -- name: redrive_jobs
 -- dead -> ready, with a fresh budget. The attempt number goes on: it never shrinks. One that took its worker with it stays a
--- suspect: if it does that again, nobody else shall be in the way.
+-- quarantined: if it does that again, nobody else shall be in the way.
 update penstock.jobs
-set state = 'ready', failures = 0, deaths = 0, suspect = (error ->> 'class' = 'Poison'), cancelling = false, fingerprint = null, error = null
+set state = 'ready', failures = 0, deaths = 0, quarantined = (error ->> 'class' = 'Poison'), cancelling = false, fingerprint = null, error = null
 where id = any (:ids::bigint[]) and state = 'dead'
 returning id, lane, fanout
 

@@ -41,8 +41,8 @@ def joined(*parts: str) -> str:
 @dataclass(frozen=True)
 class Explanation:
     """`because` of a job is one of: done, cancelled, discarded, not found, dead, running, silent, cancelling, lost, backoff,
-    scheduled, waiting, paused, open, behind, suspect, suspects busy, permits, permits in use, breaker, draining, unserved, no
-    worker, schema.
+    scheduled, waiting, paused, open, behind, quarantined, quarantine busy, permits, permits in use, breaker, draining,
+    unserved, no worker, schema.
     """
 
     subject: str  # Job 7
@@ -106,7 +106,7 @@ async def _measure(session: Session, facts: dict[str, Any], pace: DurationEstima
         return
     if facts["open_workers"]:
         facts["pace"], facts["mean"] = await read_estimate(session, facts["queue"], facts["kind"])
-        if not facts["suspect"] and facts["shut"] is None:
+        if not facts["quarantined"] and facts["shut"] is None:
             line = {name: facts[name] for name in ("queue", "lane", "priority")}
             facts["rivals"] = await read_rivals(session, **line)
     elif await sql.may_see_schema.value(session):
@@ -177,7 +177,7 @@ def _explain_dead(row: Facts) -> tuple[str, str]:
 def _explain_running(row: Facts) -> tuple[str, str]:
     worker = row["owner"] or f"number {row['worker_id']}"
     if row["owner_gone_at"] is not None or row["owner"] is None or row["owner_silent"]:
-        since = row["owner_gone_at"] or row["owner_beat_at"] or row["claimed_at"]
+        since = row["owner_gone_at"] or row["owner_heartbeat_at"] or row["claimed_at"]
         others = row["workers"] - (1 if row["owner"] is not None and row["owner_gone_at"] is None else 0)
         rescue = "it will be rescued within seconds" if others else "it will be rescued as soon as another worker runs"
         return "lost", (
@@ -186,11 +186,11 @@ def _explain_running(row: Facts) -> tuple[str, str]:
     since = utc_relative(row["claimed_at"], row["now"])
     doing = (
         f"on worker {worker} since {since}, in attempt {row['attempt']}; {_explain_progress(row)}"
-        f"the worker's last beat was {span(row['now'] - row['owner_beat_at'])} ago"
+        f"the worker's last heartbeat was {span(row['now'] - row['owner_heartbeat_at'])} ago"
     )
     if row["cancelling"]:
-        return "cancelling", f"is being cancelled: its worker is told with the next beat. It runs {doing}."
-    if row["now"] - row["owner_beat_at"] > row["owner_lease"] / 2:
+        return "cancelling", f"is being cancelled: its worker is told with the next heartbeat. It runs {doing}."
+    if row["now"] - row["owner_heartbeat_at"] > row["owner_lease"] / 2:
         return "silent", (
             f"runs {doing}, of a lease of {span(row['owner_lease'])}: its event loop is blocked by a handler, its machine "
             "hangs, or it cannot reach the database."
@@ -219,7 +219,7 @@ def _explain_later(row: Facts) -> tuple[str, str]:
         return because, f"{said}."
     if not row["workers"]:
         return because, f"{said}, but there is no worker:"
-    return because, f"{said}: it is due, and the next beat of any worker makes it ready."
+    return because, f"{said}: it is due, and the next heartbeat of any worker makes it ready."
 
 
 def _explain_pause(row: Facts) -> str:
@@ -234,12 +234,12 @@ def _explain_ready(row: Facts) -> tuple[str, str]:
         return "paused", f"waits because {_explain_pause(row)}"
     if not row["open_workers"]:
         return _explain_unserved(row) if row["shut"] is None else (row["shut"], f"waits for {_explain_shut(row)}.")
-    if row["suspect"]:
-        return _explain_suspect(row)
+    if row["quarantined"]:
+        return _explain_quarantined(row)
     if row["shut"] is not None:
         return row["shut"], f"waits for {_explain_shut(row)}."
     busy = f"{_explain_busy(row)}{_explain_silence(row)}{_explain_start(row)}"
-    lane = f"its lane ({row['queue']}, {row['kind']}, {row['share']})"
+    lane = f"its lane ({row['queue']}, {row['kind']}, {row['fairness_key']})"
     rivals = len(row["rivals"] or ())
     turns = f", which takes turns with {up_to(rivals, MOST_RIVALS, 'other lane')}" if rivals else ""
     if row["ahead_in_lane"]:
@@ -284,7 +284,8 @@ def _explain_shut(row: Facts) -> str:
         return f"{name}: all {row['permits']} permits are in use ({users})"
     few = "the workers that serve it have too few of the others yet"
     if row["shut"] == "permits in use":
-        few = f"more calls at once are not dared yet (level {', '.join(str(part['level']) for part in parts)})"
+        limits = ", ".join(str(part["concurrency"]) for part in parts)
+        few = f"more concurrent calls are not allowed yet (concurrency limit {limits})"
     return f"{name}: {used} of {row['permits']} permits are in use ({users or 'by nobody'}), and {few}"
 
 
@@ -301,13 +302,13 @@ def _explain_silence(row: Facts) -> str:
     return ", but none of them has beaten within its lease"
 
 
-def _explain_suspect(row: Facts) -> tuple[str, str]:
+def _explain_quarantined(row: Facts) -> tuple[str, str]:
     said = "ran when its worker was lost; such jobs run one at a time per worker"
-    ahead = row["suspects_ahead"]
+    ahead = row["quarantined_ahead"]
     behind = f", and {up_to(ahead, COUNTED_TO, 'other')} {'is' if ahead == 1 else 'are'} before it" if ahead else ""
-    if not row["workers_without_suspect"]:
-        return "suspects busy", f"{said}, and every worker that serves it runs one now{behind}."
-    return "suspect", f"{said}{behind}; {_explain_busy(row)}{_explain_silence(row)}."
+    if not row["workers_without_quarantined"]:
+        return "quarantine busy", f"{said}, and every worker that serves it runs one now{behind}."
+    return "quarantined", f"{said}{behind}; {_explain_busy(row)}{_explain_silence(row)}."
 
 
 def _explain_unserved(row: Facts) -> tuple[str, str]:
@@ -369,7 +370,10 @@ def advise(because: str, job: Facts, worker: str = APPLICATION) -> str:
 
 
 def _evidence_lines(job: Facts) -> Iterator[str]:
-    yield f"job {job['id']}: {job['kind']} in the queue {job['queue']}, share {job['share']}, priority {job['priority']}"
+    yield (
+        f"job {job['id']}: {job['kind']} in the queue {job['queue']}, fairness key {job['fairness_key']}, "
+        f"priority {job['priority']}"
+    )
     yield (
         f"enqueued {utc(job['enqueued_at'])}; {counted(job['attempt'], 'attempt')}, {counted(job['failures'], 'failure')}"
         " charged"

@@ -2,13 +2,13 @@
 -- What `why` tells of any live job. Short, for it is planned anew on each connection: what only a job that could run needs is
 -- in explain_gates.
 select
-  job.id, job.lane, lane.queue, lane.kind, lane.share, job.state::text as state, job.priority, job.attempt, job.failures, job.suspect,
+  job.id, job.lane, lane.queue, lane.kind, lane.fairness_key, job.state::text as state, job.priority, job.attempt, job.failures, job.quarantined,
   job.deaths, job.cancelling, job.claimed_at, job.run_at, job.enqueued_at, job.progress, job.error, job.fingerprint,
   job.worker_id, array_to_json(job.attempts)::text as attempts, penstock.now() as now,
   -- What a pace is compared with: since the first claim, unless a try has failed after that.
   case when job.failures = 0 then coalesce((job.attempts[1]).started_at, job.claimed_at) else job.claimed_at end as begun_at,
-  owner.name as owner, owner.beat_at as owner_beat_at, owner.gone_at as owner_gone_at, owner.gone_why as owner_gone_why,
-  owner.lease as owner_lease, owner.beat_at + owner.lease < penstock.now() as owner_silent,
+  owner.name as owner, owner.heartbeat_at as owner_heartbeat_at, owner.gone_at as owner_gone_at, owner.gone_why as owner_gone_why,
+  owner.lease as owner_lease, owner.heartbeat_at + owner.lease < penstock.now() as owner_silent,
   (select count(*) from penstock.workers where gone_at is null) as workers
 from penstock.jobs as job
 join penstock.lanes as lane on lane.id = job.lane
@@ -28,19 +28,19 @@ where job.id = :id
 -- since the last look.
 with
   job as (
-    select job.*, lane.queue, lane.kind, lane.share
+    select job.*, lane.queue, lane.kind, lane.fairness_key
     from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
     where job.id = :id
   ),
   -- include: ../gates.sql admission
   ,
   gates as (  -- one row per live worker, or one without a worker when there is none
-    select admission.*, worker.beat_at + worker.lease < penstock.now() as silent, worker.slots,
+    select admission.*, worker.heartbeat_at + worker.lease < penstock.now() as silent, worker.slots,
       (worker.load ->> 'running')::int as running,
       exists (
         select from penstock.jobs as other
-        where other.state = 'running' and other.worker_id = admission.worker_id and other.suspect
-      ) as has_suspect
+        where other.state = 'running' and other.worker_id = admission.worker_id and other.quarantined
+      ) as has_quarantined
     from admission
     join job on job.lane = admission.lane
     left join penstock.workers as worker on worker.id = admission.worker_id
@@ -50,7 +50,7 @@ with
       count(worker_id) as workers,
       count(*) filter (where verdict = 'open') as open_workers,
       count(*) filter (where verdict = 'open' and silent) as silent_workers,
-      count(*) filter (where verdict = 'open' and not has_suspect) as workers_without_suspect,
+      count(*) filter (where verdict = 'open' and not has_quarantined) as workers_without_quarantined,
       count(*) filter (where verdict = 'draining') as draining_workers,
       coalesce(sum(slots) filter (where verdict = 'open'), 0) as open_slots,
       coalesce(sum(running) filter (where verdict = 'open'), 0) as open_running
@@ -68,7 +68,7 @@ with
         select from gates
         join penstock.allotments as part on part.worker_id = gates.worker_id and part.limit_name = use.limit_name
         where gates.verdict = 'open' and use.amount <=
-          case when part.used = 0 then part.granted else least(part.granted, floor(part.level)) - part.used end
+          case when part.used = 0 then part.granted else least(part.granted, floor(part.concurrency)) - part.used end
       )
     ) as closed
     order by verdict, limit_name limit 1
@@ -83,7 +83,7 @@ select
   (select name from penstock.workers where id = bound.probe_by and bound.probe_till > penstock.now()) as breaker_prober,
   (
     select json_agg(json_build_object(
-      'worker', worker.name, 'used', part.used, 'granted', part.granted, 'level', round(part.level::numeric, 1)
+      'worker', worker.name, 'used', part.used, 'granted', part.granted, 'concurrency', round(part.concurrency::numeric, 1)
     ) order by worker.id)
     from penstock.allotments as part join penstock.workers as worker on worker.id = part.worker_id
     where part.limit_name = bound.name and worker.gone_at is null
@@ -94,15 +94,15 @@ select
     select from generate_series(-100, job.priority) as band
     cross join lateral (
       select from penstock.jobs as before
-      where before.state = 'ready' and not before.suspect and before.priority = band and before.lane = job.lane
+      where before.state = 'ready' and not before.quarantined and before.priority = band and before.lane = job.lane
         and (band < job.priority or before.id < job.id)
       limit 1001
     ) as before
     limit 1001
   ) as before) as ahead_in_lane,
   (select count(*) from (
-    select from penstock.jobs as before where before.state = 'ready' and before.suspect and before.id < job.id limit 1001
-  ) as before) as suspects_ahead
+    select from penstock.jobs as before where before.state = 'ready' and before.quarantined and before.id < job.id limit 1001
+  ) as before) as quarantined_ahead
 from job
 cross join fleet
 left join shut on true

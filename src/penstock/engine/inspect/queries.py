@@ -39,11 +39,11 @@ class JobFilter:
     state: str | None = None
     kind: str | None = None
     queue: str | None = None
-    share: str | None = None
+    fairness_key: str | None = None
 
     @property
     def lanes(self) -> dict[str, Any]:
-        named = {"kind": self.kind, "queue": self.queue, "share": self.share}
+        named = {"kind": self.kind, "queue": self.queue, "fairness_key": self.fairness_key}
         return {**named, "any_lane": not any(named.values())}
 
 
@@ -81,11 +81,11 @@ class WaitingLane:
 
     queue: str
     kind: str
-    share: str
+    fairness_key: str
     paused: bool
     open: bool  # for at least one live worker
     shut: bool  # for one that serves it, by a limit
-    depth: int
+    ready: int
     oldest_id: int
     oldest_age: timedelta
 
@@ -112,13 +112,15 @@ async def served_waits(session: Session) -> list[LaneWait]:
 
 
 async def count_states(session: Session, most: int = MOST_COUNTED) -> dict[str, int]:
-    """Live jobs by state, each counted to a bound; `suspect` are those ready ones that are not counted as `ready`."""
+    """Live jobs by state, each counted to a bound; `quarantined` are those ready ones that are not counted as `ready`."""
     return {row["state"]: row["count"] for row in await sql.count_states(session, most=most)}
 
 
-async def count_jobs(session: Session, share: str | None = None) -> dict[str, dict[str, int]]:
-    """Live jobs of one share or all by state, each counted to a bound: `count`, `leased` (by a live worker), `attempted`."""
-    found = {row["state"]: dict(row) for row in await sql.count_jobs(session, share=share, most=MOST_COUNTED)}
+async def count_jobs(session: Session, fairness_key: str | None = None) -> dict[str, dict[str, int]]:
+    """Live jobs by state, each counted to a bound: `count`, `leased` (by a live worker), `attempted`."""
+    found = {
+        row["state"]: dict(row) for row in await sql.count_jobs(session, fairness_key=fairness_key, most=MOST_COUNTED)
+    }
     keys = ("count", "leased", "attempted")
     return {state: {key: found.get(state, {}).get(key, 0) for key in keys} for state in STATES}
 
@@ -176,13 +178,13 @@ async def read_rivals(session: Session, *, queue: str, lane: int, priority: int)
     rows = await sql.rivals(
         session, queue=queue, lane=lane, priority=priority, most_lanes=MOST_RIVALS, most_rows=MOST_AHEAD
     )
-    return [row["depth"] for row in rows]
+    return [row["ready"] for row in rows]
 
 
 def jobs_before(ahead: int, rivals: Sequence[int]) -> int:
     """Lanes take turns: while those ahead in its own lane go, each other lane gives as many, as far as it has them."""
     turns = ahead + 1
-    return ahead + sum(turns if depth >= MOST_AHEAD else min(depth, turns) for depth in rivals)
+    return ahead + sum(turns if ready >= MOST_AHEAD else min(ready, turns) for ready in rivals)
 
 
 def expected_start(before: int, *, mean: timedelta | None, slots: int, running: int) -> timedelta | None:

@@ -1,6 +1,6 @@
 -- name: shown
 -- What a list tells of a job.
-job.id, lane.queue, lane.kind, lane.share, job.state::text as state, job.priority, job.attempt, job.failures,
+job.id, lane.queue, lane.kind, lane.fairness_key, job.state::text as state, job.priority, job.attempt, job.failures,
 job.run_at, job.enqueued_at, job.worker_id, job.progress, job.error ->> 'message' as error
 
 -- name: wanted
@@ -9,7 +9,7 @@ job.run_at, job.enqueued_at, job.worker_id, job.progress, job.error ->> 'message
 (:any_lane::boolean or lane in (
   select id from penstock.lanes
   where (:kind::text is null or kind = :kind) and (:queue::text is null or queue = :queue)
-    and (:share::text is null or share = :share)
+    and (:fairness_key::text is null or fairness_key = :fairness_key)
 ))
 
 -- name: walk_jobs
@@ -36,11 +36,11 @@ select id from penstock.jobs where id > :after order by id offset :window::int -
 -- name: few_ready
 with few as materialized (
   (
-    select id, lane from penstock.jobs where state = 'ready' and not suspect
+    select id, lane from penstock.jobs where state = 'ready' and not quarantined
     order by priority, lane, id limit :bound::int
   )
   union all
-  (select id, lane from penstock.jobs where state = 'ready' and suspect order by id limit :bound::int)
+  (select id, lane from penstock.jobs where state = 'ready' and quarantined order by id limit :bound::int)
 )
 -- include: queries.sql page_of_few
 
@@ -88,18 +88,18 @@ with recursive
   -- include: ../gates.sql walked
   ,
   counted as (
-    select walked.lane, sum(few.count)::int as depth, min(oldest.enqueued_at) as oldest_at, min(oldest.id) as oldest_id
+    select walked.lane, sum(few.count)::int as ready, min(oldest.enqueued_at) as oldest_at, min(oldest.id) as oldest_id
     from walked
     cross join lateral (
       select count(*) as count from (
         select from penstock.jobs
-        where state = 'ready' and not suspect and jobs.priority = walked.priority and jobs.lane = walked.lane
+        where state = 'ready' and not quarantined and jobs.priority = walked.priority and jobs.lane = walked.lane
         limit greatest(:least_rows::int, :most_rows::int / (select count(*)::int from walked))
       ) as row
     ) as few
     cross join lateral (
       select id, enqueued_at from penstock.jobs
-      where state = 'ready' and not suspect and jobs.priority = walked.priority and jobs.lane = walked.lane
+      where state = 'ready' and not quarantined and jobs.priority = walked.priority and jobs.lane = walked.lane
       order by id limit 1
     ) as oldest
     group by walked.lane
@@ -107,57 +107,57 @@ with recursive
   -- include: ../gates.sql admission
   ,
   gates as (
-    select lane, queue, kind, share, bool_or(verdict = 'paused') as paused, bool_or(verdict = 'open') as open,
+    select lane, queue, kind, fairness_key, bool_or(verdict = 'paused') as paused, bool_or(verdict = 'open') as open,
       bool_or(verdict in ('breaker', 'permits')) as shut
     from admission where lane in (select lane from counted)
-    group by lane, queue, kind, share
+    group by lane, queue, kind, fairness_key
   )
-select gates.queue, gates.kind, gates.share, gates.paused, gates.open, gates.shut, counted.depth, counted.oldest_id,
+select gates.queue, gates.kind, gates.fairness_key, gates.paused, gates.open, gates.shut, counted.ready, counted.oldest_id,
   penstock.now() - counted.oldest_at as oldest_age
 from counted join gates on gates.lane = counted.lane
 order by counted.oldest_at
 
 -- name: count_states
 -- Live jobs by state, each counted to a bound in its own small index.
-select 'ready' as state, count(*) from (select from penstock.jobs where state = 'ready' and not suspect limit :most::int) as few
-union all select 'suspect', count(*) from (select from penstock.jobs where state = 'ready' and suspect limit :most::int) as few
+select 'ready' as state, count(*) from (select from penstock.jobs where state = 'ready' and not quarantined limit :most::int) as few
+union all select 'quarantined', count(*) from (select from penstock.jobs where state = 'ready' and quarantined limit :most::int) as few
 union all select 'later', count(*) from (select from penstock.jobs where state = 'later' limit :most::int) as few
 union all select 'running', count(*) from (select from penstock.jobs where state = 'running' limit :most::int) as few
 union all select 'waiting', count(*) from (select from penstock.jobs where state = 'waiting' limit :most::int) as few
 union all select 'dead', count(*) from (select from penstock.jobs where state = 'dead' limit :most::int) as few
 
 -- name: count_jobs
--- The live jobs of all shares or one, by state, each counted to a bound: how many have a live worker, how many were tried before.
+-- The live jobs of all fairness keys or one, by state, each counted to a bound: how many have a live worker, how many were tried before.
 with
-  lane as materialized (select id from penstock.lanes where share = :share),
+  lane as materialized (select id from penstock.lanes where fairness_key = :fairness_key),
   job as (
     (select 'ready' as state, attempt, worker_id from penstock.jobs
-    where state = 'ready' and not suspect and (:share::text is null or lane in (select id from lane)) limit :most::int)
+    where state = 'ready' and not quarantined and (:fairness_key::text is null or lane in (select id from lane)) limit :most::int)
     union all
     (select 'ready', attempt, worker_id from penstock.jobs
-    where state = 'ready' and suspect and (:share::text is null or lane in (select id from lane)) limit :most::int)
+    where state = 'ready' and quarantined and (:fairness_key::text is null or lane in (select id from lane)) limit :most::int)
     union all
     (select 'later', attempt, worker_id from penstock.jobs
-    where state = 'later' and (:share::text is null or lane in (select id from lane)) limit :most::int)
+    where state = 'later' and (:fairness_key::text is null or lane in (select id from lane)) limit :most::int)
     union all
     (select 'running', attempt, worker_id from penstock.jobs
-    where state = 'running' and (:share::text is null or lane in (select id from lane)) limit :most::int)
+    where state = 'running' and (:fairness_key::text is null or lane in (select id from lane)) limit :most::int)
     union all
     (select 'waiting', attempt, worker_id from penstock.jobs
-    where state = 'waiting' and (:share::text is null or lane in (select id from lane)) limit :most::int)
+    where state = 'waiting' and (:fairness_key::text is null or lane in (select id from lane)) limit :most::int)
     union all
     (select 'dead', attempt, worker_id from penstock.jobs
-    where state = 'dead' and (:share::text is null or lane in (select id from lane)) limit :most::int)
+    where state = 'dead' and (:fairness_key::text is null or lane in (select id from lane)) limit :most::int)
   )
 select job.state, count(*) as count, count(worker.id) as leased, count(*) filter (where job.attempt > 0) as attempted
 from job
 left join penstock.workers as worker
-  on worker.id = job.worker_id and worker.gone_at is null and worker.beat_at + worker.lease >= penstock.now()
+  on worker.id = job.worker_id and worker.gone_at is null and worker.heartbeat_at + worker.lease >= penstock.now()
 group by job.state
 
 -- name: count_workers
 -- Alive: not declared gone, and within the lease.
-select count(*) from penstock.workers where gone_at is null and beat_at + lease >= penstock.now()
+select count(*) from penstock.workers where gone_at is null and heartbeat_at + lease >= penstock.now()
 
 -- name: served_waits
 -- The age of the oldest ready job that was never tried, for each kind that a live worker may take. The same walk, with a few
@@ -171,7 +171,7 @@ with recursive
     cross join lateral (
       select enqueued_at from (
         select enqueued_at, attempt from penstock.jobs
-        where state = 'ready' and not suspect and jobs.priority = walked.priority and jobs.lane = walked.lane
+        where state = 'ready' and not quarantined and jobs.priority = walked.priority and jobs.lane = walked.lane
         order by id limit :looked_at::int
       ) as job
       where job.attempt = 0
@@ -213,12 +213,12 @@ with recursive
   -- include: ../gates.sql walked
   ,
   rivals as (
-    select lane.id, sum(few.count)::int as depth
+    select lane.id, sum(few.count)::int as ready
     from walked join penstock.lanes as lane on lane.id = walked.lane and lane.queue = :queue and lane.id <> :lane
     cross join lateral (
       select count(*) as count from (
         select from penstock.jobs
-        where state = 'ready' and not suspect and jobs.priority = walked.priority and jobs.lane = walked.lane
+        where state = 'ready' and not quarantined and jobs.priority = walked.priority and jobs.lane = walked.lane
         limit :most_rows::int
       ) as row
     ) as few
@@ -226,5 +226,5 @@ with recursive
     group by lane.id
   ),
   -- include: ../gates.sql admission
-select depth from rivals
+select ready from rivals
 where exists (select from admission where admission.lane = rivals.id and admission.verdict = 'open')

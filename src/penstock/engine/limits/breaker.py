@@ -5,7 +5,7 @@
        └─────────────────────────────┼──────────── it succeeds ──────────────────────┘
 
 The row in `penstock.limits` is the breaker of the fleet. `Breaker` is what a worker knows of it, and what it has to tell:
-`news` is told with the next beat and forgotten when that was acknowledged (exchange.py).
+`news` is told with the next heartbeat and forgotten when that was acknowledged (exchange.py).
 """
 
 import asyncio

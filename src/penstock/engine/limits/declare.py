@@ -89,7 +89,7 @@ class LimitState:
     used: int
     granted: int
     waiting: int
-    level: Annotated[float, Field(description="Calls that the workers dare to have at once.")]
+    concurrency: Annotated[float, Field(description="Calls that the workers dare to have at once.")]
     breaker: Literal["closed", "open", "probing"]
 
     @property
@@ -134,6 +134,6 @@ async def list_limits(session: Session) -> list[LimitState]:
 def _read(row: Record) -> LimitState:
     workers = json.loads(row["workers"])
     sums = {name: sum(worker[name] for worker in workers) for name in ("used", "granted", "waiting")}
-    usable = sum(min(worker["level"], worker["granted"]) for worker in workers)  # no more than was granted
+    usable = sum(min(worker["concurrency"], worker["granted"]) for worker in workers)  # no more than was granted
     breaker = "closed" if row["opened_at"] is None else "probing" if row["probe_by"] is not None else "open"
-    return LimitState(**dict(row) | sums | {"workers": workers, "level": float(usable), "breaker": breaker})
+    return LimitState(**dict(row) | sums | {"workers": workers, "concurrency": float(usable), "breaker": breaker})

@@ -7,7 +7,7 @@ select bound.name, bound.permits, (to_jsonb(bound) ->> 'chosen')::int as chosen,
   array(select use.kind from penstock.uses as use where use.limit_name = bound.name order by use.kind) as kinds,
   (
     select coalesce(json_agg(json_build_object(
-      'worker', worker.name, 'granted', part.granted, 'used', part.used, 'waiting', part.waiting, 'level', part.level
+      'worker', worker.name, 'granted', part.granted, 'used', part.used, 'waiting', part.waiting, 'concurrency', part.concurrency
     ) order by worker.id), '[]')::text
     from penstock.allotments as part join penstock.workers as worker on worker.id = part.worker_id
     where part.limit_name = bound.name and worker.gone_at is null
@@ -17,7 +17,7 @@ left join penstock.workers as prober on prober.id = bound.probe_by
 order by bound.name
 
 -- name: choose_permits
--- By a person, in place of what workers declare; the workers hear of it with their next beats.
+-- By a person, in place of what workers declare; the workers hear of it with their next heartbeats.
 update penstock.limits set permits = :permits::int, chosen = :permits::int where name = :name returning name
 
 -- name: unchoose_permits

@@ -30,7 +30,7 @@ from penstock.text import span
 sql = statements(__file__)
 
 TURN = 2.0  # seconds until the next worker has its turn when there are fewer permits than workers
-HURRY_EVERY = 0.05  # seconds, at least, between beats out of turn
+HURRY_EVERY = 0.05  # seconds, at least, between heartbeats out of turn
 STARVING = 0.25  # seconds until the next exchange of a worker that waits for its first permit
 PROBE_PATIENCE = timedelta(seconds=5)  # to begin the call; while it is under way the probe is kept
 
@@ -93,7 +93,9 @@ class Limiters:
             self._by_name[name] = Limiter(limit, need, pool_use)
             self._by_name[name].on_room = on_room
         self._on_room = on_room
-        self._mean_use = mean_use or pool_use  # for what happens with each beat: the moment of a beat says little
+        self._mean_use = (
+            mean_use or pool_use
+        )  # for what happens with each heartbeat: the moment of a heartbeat says little
         self._held: dict[tuple[int, int], list[Permit]] = {}  # by job and attempt, for kinds that use a limit
         self._main = asyncio.get_running_loop()
         self._worker_id = 0
@@ -123,7 +125,7 @@ class Limiters:
                 await sql.declare_uses.run(session, kinds=kinds, names=names, amounts=amounts)
 
     def obey(self, hurry: Callable[[], None]) -> None:
-        """From now on this wakes the beat; not more often than it does some good."""
+        """From now on this wakes the heartbeat; not more often than it does some good."""
         due = 0.0
 
         def hurry_soon() -> None:
@@ -241,7 +243,7 @@ class Limiters:
                 granted=list(granted.values()),
                 used=[demands[name].used for name in caps],
                 waiting=[demands[name].waiting for name in caps],
-                levels=[self._by_name[name].level.value for name in caps],
+                concurrencies=[self._by_name[name].adaptive.value for name in caps],
                 needs=[demands[name].need for name in caps],
             )
         use = self._mean_use()

@@ -20,7 +20,7 @@ select * from unnest(:kinds::text[], :names::text[], :amounts::int[]) as declare
 on conflict (kind, limit_name) do update set amount = excluded.amount where uses.amount <> excluded.amount
 
 -- name: bound_waiting
--- Of this transaction: a worker that is frozen while it has the lock must not stop the beats of all others.
+-- Of this transaction: a worker that is frozen while it has the lock must not stop the heartbeats of all others.
 set local lock_timeout = '100ms'
 
 -- name: lock_limits
@@ -42,12 +42,12 @@ where limit_name = any (:names::text[]) and worker_id <> :worker_id
   and worker_id in (select id from penstock.workers where gone_at is null)
 
 -- name: write_allotments
-insert into penstock.allotments (limit_name, worker_id, granted, used, waiting, level, need)
-select name, :worker_id::bigint, granted, used, waiting, level, need
-from unnest(:names::text[], :granted::int[], :used::int[], :waiting::int[], :levels::real[], :needs::int[])
-  as told(name, granted, used, waiting, level, need)
+insert into penstock.allotments (limit_name, worker_id, granted, used, waiting, concurrency, need)
+select name, :worker_id::bigint, granted, used, waiting, concurrency, need
+from unnest(:names::text[], :granted::int[], :used::int[], :waiting::int[], :concurrencies::real[], :needs::int[])
+  as told(name, granted, used, waiting, concurrency, need)
 on conflict (limit_name, worker_id) do update
-set granted = excluded.granted, used = excluded.used, waiting = excluded.waiting, level = excluded.level,
+set granted = excluded.granted, used = excluded.used, waiting = excluded.waiting, concurrency = excluded.concurrency,
   need = excluded.need, told_at = penstock.now()
 
 -- name: open_breaker

@@ -109,17 +109,17 @@ class Demand:
 
 
 class Limiter:
-    """One limit in one worker. The lock guards all of it: the beat's thread changes what the main loop reads."""
+    """One limit in one worker. The lock guards all of it: the heartbeat's thread changes what the main loop reads."""
 
     def __init__(self, limit: Limit, need: int, pool_use: Callable[[], float]) -> None:
         self.limit = limit
         self.permits = limit.permits  # of the fleet, as last read
         self.cap = 0
         self.used = 0
-        self.level = AdaptiveLimit()
+        self.adaptive = AdaptiveLimit()
         self.breaker = Breaker(limit.breaker_after)
         self.short = False  # the claim found lanes closed for lack of this
-        self.hurry: Callable[[], None] = lambda: None  # the beat
+        self.hurry: Callable[[], None] = lambda: None  # the heartbeat
         self.on_room: Callable[[], None] = lambda: None  # the claim
         self._need = need
         self._pool_use = pool_use
@@ -170,13 +170,15 @@ class Limiter:
         now = time.monotonic()
         signal, reason, rest = ending
         with self._lock:
-            in_use = 2 * self.used >= self.level.value or bool(self._queue) or self.short
+            in_use = 2 * self.used >= self.adaptive.value or bool(self._queue) or self.short
             self.used -= permit.amount
             if signal is Signal.SUCCESS:
                 self._answered += 1
-                self.level.succeed(permit.began, permit.amount, in_use=in_use, most=self.cap, pool_use=self._pool_use())
+                self.adaptive.succeed(
+                    permit.began, permit.amount, in_use=in_use, most=self.cap, pool_use=self._pool_use()
+                )
             elif signal in (Signal.REFUSED, Signal.TIMEOUT):
-                self.level.shrink(permit.began, now, self.cap)
+                self.adaptive.shrink(permit.began, now, self.cap)
             self._rests_till = max(self._rests_till, now + rest)
             self.breaker.note(signal, permit.began, reason, probing=permit.probing)
             tell = self.breaker.news is not None or self._written > max(self.cap, self.used)
@@ -215,7 +217,7 @@ class Limiter:
         if now < self._rests_till or not self.breaker.lets_through() or self.used + amount > self.cap:
             return False
         # One caller may always: with a level of 1, one that needs two would wait for ever.
-        return self.used == 0 or self.breaker.opened or self.used + amount <= self.level.value
+        return self.used == 0 or self.breaker.opened or self.used + amount <= self.adaptive.value
 
     def _hand_out(self, amount: int, now: float) -> Permit:
         self.used += amount
@@ -280,9 +282,9 @@ class Limiter:
                 now=now,
             )
             if changed and self.breaker.opened:
-                self.level.restart(now)
+                self.adaptive.restart(now)
             else:
-                self.level.feel_pool(pool_use, now, self.cap)
+                self.adaptive.feel_pool(pool_use, now, self.cap)
             return grown or changed or had_probe is not self.breaker.probe
 
     def rejoin(self) -> None:

@@ -15,7 +15,7 @@ from asyncpg import Record
 from pydantic import Field
 
 from penstock.database import Database, statements
-from penstock.documents import LARGEST, WORKER, Collection, share_of
+from penstock.documents import LARGEST, WORKER, Collection, fairness_key_of
 from penstock.engine import Penstock
 from penstock.engine.inspect import Explanation, advise, explain_job, joined
 from penstock.errors import BadValue, NotFound, WrongState
@@ -123,8 +123,8 @@ async def begin_crawl(
         if running is not None:
             return CrawlStart(running, created=False)
         number = await sql.reserve_number.value(tx)
-        share = share_of(collection.tenant, collection.name)
-        job = await app.enqueue(app.kinds[CRAWL](crawl=number), share=share, tx=tx)
+        fairness_key = fairness_key_of(collection.tenant, collection.name)
+        job = await app.enqueue(app.kinds[CRAWL](crawl=number), fairness_key=fairness_key, tx=tx)
         await sql.insert_crawl.run(
             tx,
             **wanted,

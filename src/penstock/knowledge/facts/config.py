@@ -1,7 +1,7 @@
 """The extraction configuration (schema, prompt version, model, window size) with its digest, and the prompt for one window.
 
 The text stands between two lines with a random word that it cannot know, as material and not as an instruction. No other
-document and no name is in the prompt, and of the settings only the types. In the database a configuration is called a plan.
+document and no name is in the prompt, and of the settings only the types.
 """
 
 import hashlib

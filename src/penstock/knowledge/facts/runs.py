@@ -2,7 +2,7 @@
 
     begin ─▶ staged ── facts are written in batches, invisible to search ── publish ─▶ current ── a later one ─▶ old ─▶ removed
 
-The answer about a window is kept by version and plan (the digest of the configuration), so that only windows that failed are
+The answer about a window is kept by version and config (the digest of the configuration), so that only windows that failed are
 asked about again. The jobs are in pipelines/facts.py.
 """
 
@@ -114,17 +114,17 @@ async def read_windows(session: Session, version: int, windows: Sequence[Window]
 # -- windows --------------------------------------------------------------------------------------------------------------
 
 
-async def answered_windows(session: Session, version: int, plan: str) -> set[int]:
-    return {row["ordinal"] for row in await sql.answered_windows(session, version=version, plan=plan)}
+async def answered_windows(session: Session, version: int, config: str) -> set[int]:
+    return {row["ordinal"] for row in await sql.answered_windows(session, version=version, config=config)}
 
 
-async def keep_answer(tx: Session, source: FactSource, plan: str, answer: Answer) -> None:
+async def keep_answer(tx: Session, source: FactSource, config: str, answer: Answer) -> None:
     """Once for each window; nothing for a version that search does not see any more."""
     await sql.keep_answer.run(
         tx,
         document=source.document,
         version=source.version,
-        plan=plan,
+        config=config,
         ordinal=answer.window,
         answer=json.dumps(answer.answer),  # ASCII: NUL and halves of characters stay escapes, which `json` takes
         tokens_in=answer.tokens_in,
@@ -133,8 +133,8 @@ async def keep_answer(tx: Session, source: FactSource, plan: str, answer: Answer
     )
 
 
-async def load_answers(session: Session, version: int, plan: str, windows: Sequence[int]) -> dict[int, Answer]:
-    rows = await sql.load_answers(session, version=version, plan=plan, ordinals=list(windows))
+async def load_answers(session: Session, version: int, config: str, windows: Sequence[int]) -> dict[int, Answer]:
+    rows = await sql.load_answers(session, version=version, config=config, ordinals=list(windows))
     return {
         row["ordinal"]: Answer(
             row["ordinal"], json.loads(row["answer"]), row["tokens_in"], row["tokens_out"], row["cost"]
@@ -143,20 +143,20 @@ async def load_answers(session: Session, version: int, plan: str, windows: Seque
     }
 
 
-async def forget_answers(tx: Session, version: int, plan: str) -> None:
+async def forget_answers(tx: Session, version: int, config: str) -> None:
     """Discard kept answers, to force their extraction again."""
-    await sql.forget_answers.run(tx, version=version, plan=plan)
+    await sql.forget_answers.run(tx, version=version, config=config)
 
 
 # -- extractions ----------------------------------------------------------------------------------------------------------
 
 
-async def begin(tx: Session, source: FactSource, plan: str, llm: str, job: int) -> int | None:
+async def begin(tx: Session, source: FactSource, config: str, llm: str, job: int) -> int | None:
     """A new extraction that nobody sees; what an earlier try of this job has staged is old. None: the version is gone."""
     await hold_entities(tx, source.collection)
     await sql.leave_staged.run(tx, document=source.document)
     number: int | None = await sql.begin.value(
-        tx, document=source.document, version=source.version, plan=plan, llm=llm, embedder=source.embedder, job=job
+        tx, document=source.document, version=source.version, config=config, llm=llm, embedder=source.embedder, job=job
     )
     return number
 
@@ -202,24 +202,24 @@ async def publish(tx: Session, source: FactSource, extraction: int, counts: RunC
 
 
 async def list_wanted(
-    session: Session, collection: int, plan: str, *, every: bool = False, after: int = 0, most: int = 500
+    session: Session, collection: int, config: str, *, every: bool = False, after: int = 0, most: int = 500
 ) -> list[Record]:
-    """Versions (document, version) that search sees and that were not read by this plan, or have gaps; or `every` one."""
-    return await sql.list_wanted(session, collection=collection, plan=plan, every=every, after=after, most=most)
+    """Versions (document, version) that search sees and that were not read by this config, or have gaps; or `every` one."""
+    return await sql.list_wanted(session, collection=collection, config=config, every=every, after=after, most=most)
 
 
-async def list_unasked(session: Session, plan: str, *, most: int = 500) -> list[Record]:
+async def list_unasked(session: Session, config: str, *, most: int = 500) -> list[Record]:
     """Versions of collections that keep facts by themselves, of which no extraction has begun."""
-    return await sql.list_unasked(session, plan=plan, most=most)
+    return await sql.list_unasked(session, config=config, most=most)
 
 
 async def keep_facts(session: Session, collection: int, *, keeps: bool) -> None:
     await sql.keep_facts.run(session, collection=collection, keeps=keeps)
 
 
-async def show_status(session: Session, collection: Collection, plan: str | None) -> ExtractionStatus:
-    """By this plan; None: by whichever it was read."""
-    row = await sql.show_status.first(session, collection=collection.id, plan=plan)
+async def show_status(session: Session, collection: Collection, config: str | None) -> ExtractionStatus:
+    """By this config; None: by whichever it was read."""
+    row = await sql.show_status.first(session, collection=collection.id, config=config)
     return ExtractionStatus(**row) if row is not None else ExtractionStatus(0, 0, 0, 0, 0, 0, 0.0, keeps=False)
 
 

@@ -19,20 +19,20 @@ from unnest(:pages::int[], :starts::int[], :stops::int[]) with ordinality as ask
 join penstock.pages as page on page.version_id = :version and page.number = asked.number
 
 -- name: answered_windows
-select ordinal from penstock.extraction_windows where version_id = :version and plan = :plan
+select ordinal from penstock.extraction_windows where version_id = :version and config = :config
 
 -- name: keep_answer
-insert into penstock.extraction_windows (version_id, plan, ordinal, answer, tokens_in, tokens_out, cost)
-select document.live_id, :plan, :ordinal::int, :answer::json, :tokens_in::bigint, :tokens_out::bigint, :cost::float8
+insert into penstock.extraction_windows (version_id, config, ordinal, answer, tokens_in, tokens_out, cost)
+select document.live_id, :config, :ordinal::int, :answer::json, :tokens_in::bigint, :tokens_out::bigint, :cost::float8
 from penstock.documents as document where document.id = :document and document.live_id = :version::bigint
 on conflict do nothing
 
 -- name: load_answers
 select ordinal, answer, tokens_in, tokens_out, cost from penstock.extraction_windows
-where version_id = :version and plan = :plan and ordinal = any (:ordinals::int[])
+where version_id = :version and config = :config and ordinal = any (:ordinals::int[])
 
 -- name: forget_answers
-delete from penstock.extraction_windows where version_id = :version and plan = :plan
+delete from penstock.extraction_windows where version_id = :version and config = :config
 
 -- name: hold_entities
 select penstock.hold_entities(:collection)
@@ -43,8 +43,8 @@ update penstock.extractions set state = 'old' where document_id = :document and 
 
 -- name: begin
 -- (new) -> staged
-insert into penstock.extractions (tenant, collection_id, document_id, version_id, plan, llm, embedder, job_id)
-select document.tenant, document.collection_id, document.id, document.live_id, :plan, :llm, :embedder, :job::bigint
+insert into penstock.extractions (tenant, collection_id, document_id, version_id, config, llm, embedder, job_id)
+select document.tenant, document.collection_id, document.id, document.live_id, :config, :llm, :embedder, :job::bigint
 from penstock.documents as document where document.id = :document and document.live_id = :version::bigint
 returning id
 
@@ -83,7 +83,7 @@ where document.collection_id = :collection and document.id > :after and document
   and (:every::boolean or not exists (
     select from penstock.extractions as extraction
     where extraction.document_id = document.id and extraction.state = 'current' and extraction.version_id = document.live_id
-      and extraction.plan = :plan and extraction.embedder = collection.model and extraction.gaps = '[]'
+      and extraction.config = :config and extraction.embedder = collection.model and extraction.gaps = '[]'
   ))
 order by document.id limit :most
 
@@ -96,7 +96,7 @@ where collection.keeps_facts and collection.deleted_at is null
   and not exists (
     select from penstock.extractions as extraction
     where extraction.document_id = document.id and extraction.state = 'current' and extraction.version_id = document.live_id
-      and extraction.plan = :plan and extraction.embedder = collection.model
+      and extraction.config = :config and extraction.embedder = collection.model
   )
   and not exists (select from penstock.job_keys where key = 'extract ' || document.live_id::text)
 order by document.id limit :most
@@ -114,7 +114,7 @@ from penstock.collections as collection
 left join penstock.documents as document on document.collection_id = collection.id and document.live_id is not null
 left join penstock.extractions as extraction on extraction.document_id = document.id and extraction.state = 'current'
   and extraction.version_id = document.live_id
-  and (:plan::text is null or extraction.plan = :plan::text and extraction.embedder = collection.model)
+  and (:config::text is null or extraction.config = :config::text and extraction.embedder = collection.model)
 where collection.id = :collection
 group by collection.id
 
@@ -127,24 +127,24 @@ where extraction.state = 'old' or extraction.state = 'staged' and not exists (
 order by extraction.id limit :most
 
 -- name: sweep
-with bite as (
+with batch as (
   delete from penstock.facts where id = any (array(
     select id from penstock.facts where extraction_id = :extraction limit :most::int
   ))
   returning 1
 )
-select count(*)::int from bite
+select count(*)::int from batch
 
 -- name: forget_extraction
--- With the answers that it was made of, when another plan is current and nobody is about to use them. Those of a version that
+-- With the answers that it was made of, when another config is current and nobody is about to use them. Those of a version that
 -- nobody will see again go with its pages (documents/deletion/purge.sql).
 with gone as (
-  delete from penstock.extractions where id = :extraction and state <> 'current' returning version_id, plan
+  delete from penstock.extractions where id = :extraction and state <> 'current' returning version_id, config
 )
 delete from penstock.extraction_windows as answered using gone
-where answered.version_id = gone.version_id and answered.plan = gone.plan
+where answered.version_id = gone.version_id and answered.config = gone.config
   and exists (
     select from penstock.extractions as extraction
-    where extraction.version_id = gone.version_id and extraction.state = 'current' and extraction.plan <> gone.plan
+    where extraction.version_id = gone.version_id and extraction.state = 'current' and extraction.config <> gone.config
   )
   and not exists (select from penstock.job_keys where key = 'extract ' || gone.version_id::text)

@@ -83,10 +83,10 @@ def examine_reported_notifications(workers: list[WorkerState]) -> Iterator[Findi
 def examine_unserved(lanes: list[WaitingLane]) -> Iterator[Finding]:
     unserved = [lane for lane in lanes if not (lane.open or lane.paused or lane.shut)]
     for (queue, kind), waiting in _by_kind(unserved).items():
-        depth = sum(lane.depth for lane in waiting)
-        waits = f"{counted(depth, 'ready job')} {'waits' if depth == 1 else 'wait'}"
+        ready = sum(lane.ready for lane in waiting)
+        waits = f"{counted(ready, 'ready job')} {'waits' if ready == 1 else 'wait'}"
         said = f"No live worker serves the kind {kind} in the queue {queue}: {waits} for one."
-        evidence = {"queue": queue, "kind": kind, "ready": depth, "oldest": waiting[0].oldest_id}
+        evidence = {"queue": queue, "kind": kind, "ready": ready, "oldest": waiting[0].oldest_id}
         yield Finding("unserved-kind", said, START, evidence)
 
 
@@ -172,10 +172,11 @@ def examine_schedules(overdue: list[Record]) -> Iterator[Finding]:
 def examine_declared(schedules: list[ScheduleState]) -> Iterator[Finding]:
     """Schedules that do not fire because they are paused or retired."""
     for schedule in schedules:
-        name = f"The schedule {schedule.name} of the share {schedule.share}"
-        command = f"{shlex.quote(schedule.name)} --share {shlex.quote(schedule.share)}"
+        name = f"The schedule {schedule.name} of the fairness key {schedule.fairness_key}"
+        command = f"{shlex.quote(schedule.name)} --fairness-key {shlex.quote(schedule.fairness_key)}"
         evidence = {
-            key: getattr(schedule, key) for key in ("name", "share", "rule", "kind", "last_at", "fired", "skipped")
+            key: getattr(schedule, key)
+            for key in ("name", "fairness_key", "rule", "kind", "last_at", "fired", "skipped")
         }
         if schedule.retired_at is not None:
             said = (

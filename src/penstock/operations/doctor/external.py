@@ -56,7 +56,7 @@ async def examine_llms(session: Session, lanes: list[WaitingLane], workers: list
     for lane in lanes:
         if workers and lane.kind.startswith(f"{KIND}.") and not (lane.open or lane.paused or lane.shut):
             name = lane.kind.removeprefix(f"{KIND}.")
-            asked[name] = asked.get(name, 0) + lane.depth
+            asked[name] = asked.get(name, 0) + lane.ready
     if not count and not asked:
         return []
     parts = [f"{counted(number, 'request')} for {name}" for name, number in sorted(asked.items())]

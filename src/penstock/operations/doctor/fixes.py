@@ -63,9 +63,10 @@ async def _execute(session: Session, statement: Statement, finding: Finding) -> 
 
 
 async def _remove(session: Session, finding: Finding) -> str:
-    name, share = finding.evidence["name"], finding.evidence["share"]
-    removed = await remove_schedule(session, name, share)
-    return f"{'Removed' if removed else 'Somebody else has removed'} the retired schedule {name} of the share {share}."
+    name, fairness_key = finding.evidence["name"], finding.evidence["fairness_key"]
+    removed = await remove_schedule(session, name, fairness_key)
+    removed_by = "Removed" if removed else "Another process has removed"
+    return f"{removed_by} the retired schedule {name} of the fairness key {fairness_key}."
 
 
 async def _guard(session: Session, finding: Finding) -> str:

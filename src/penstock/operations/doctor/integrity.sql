@@ -14,7 +14,7 @@ group by check_name order by check_name
 -- the first of them shows.
 with serving as (
   select min(started_at) as since from penstock.workers
-  where gone_at is null and not draining and beat_at + lease >= penstock.now() and :kind = any (kinds)
+  where gone_at is null and not draining and heartbeat_at + lease >= penstock.now() and :kind = any (kinds)
 )
 select name, penstock.now() - greatest(looked_at, serving.since) as silent_for
 from penstock.checks join serving on serving.since is not null

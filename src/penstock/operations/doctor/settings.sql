@@ -17,7 +17,7 @@ with serving as (
   select kind, name, host, pid, started_at, load ->> 'code' as code
   from penstock.workers cross join lateral unnest(kinds) as kind
   where gone_at is null and not draining and load ->> 'code' is not null
-    and started_at < penstock.now() - interval '15 minutes' and beat_at + lease >= penstock.now()
+    and started_at < penstock.now() - interval '15 minutes' and heartbeat_at + lease >= penstock.now()
 )
 select min(kind) as kind, codes, name, host, pid, max(since) as since
 from (

@@ -30,8 +30,8 @@ from penstock.web.middleware.errors import RESPONSES
 
 routes = APIRouter(prefix="/api", tags=["fleet"], responses=RESPONSES)
 
-Share = Annotated[
-    str | None, Query(max_length=500, description="Whose; needed if several shares have one of this name.")
+FairnessKey = Annotated[
+    str | None, Query(max_length=500, description="Whose; needed if several fairness keys have one of this name.")
 ]
 
 
@@ -86,11 +86,11 @@ async def list_schedules(caller: Reads) -> list[ScheduleState]:
 
 
 @routes.post("/schedules/{schedule}/run", status_code=202)
-async def run_now(caller: Admins, schedule: str, share: Share = None) -> ScheduleRun:
+async def run_now(caller: Admins, schedule: str, fairness_key: FairnessKey = None) -> ScheduleRun:
     """Put one job of it in now, whatever its rule says."""
-    found = await _find(caller, schedule, share)
+    found = await _find(caller, schedule, fairness_key)
     async with caller.app.transaction() as tx:
-        number = await run_schedule(tx, found.name, found.share)
+        number = await run_schedule(tx, found.name, found.fairness_key)
     if number is None:
         raise NotFound(f"There is no schedule {schedule} any more.")
     caller.product.notifier.notify()
@@ -98,42 +98,42 @@ async def run_now(caller: Admins, schedule: str, share: Share = None) -> Schedul
 
 
 @routes.post("/schedules/{schedule}/pause", status_code=202)
-async def pause_one(caller: Admins, schedule: str, share: Share = None) -> ScheduleState:
+async def pause_one(caller: Admins, schedule: str, fairness_key: FairnessKey = None) -> ScheduleState:
     """Let it fire no more until it is resumed; the ticks of the pause do not count as missed."""
-    return await _change(caller, schedule, share, pause_schedule)
+    return await _change(caller, schedule, fairness_key, pause_schedule)
 
 
 @routes.post("/schedules/{schedule}/resume", status_code=202)
-async def resume_one(caller: Admins, schedule: str, share: Share = None) -> ScheduleState:
+async def resume_one(caller: Admins, schedule: str, fairness_key: FairnessKey = None) -> ScheduleState:
     """Go on with the next tick."""
-    return await _change(caller, schedule, share, resume_schedule)
+    return await _change(caller, schedule, fairness_key, resume_schedule)
 
 
 @routes.delete("/schedules/{schedule}", status_code=204)
-async def remove_one(caller: Admins, schedule: str, share: Share = None) -> None:
+async def remove_one(caller: Admins, schedule: str, fairness_key: FairnessKey = None) -> None:
     """Remove one that was added by a call or is retired; one that code declares has to go there."""
-    found = await _find(caller, schedule, share)
+    found = await _find(caller, schedule, fairness_key)
     async with caller.app.transaction() as tx:
-        await remove_schedule(tx, found.name, found.share)
+        await remove_schedule(tx, found.name, found.fairness_key)
     caller.product.notifier.notify()
 
 
 async def _change(
-    caller: Caller, name: str, share: str | None, change: Callable[[Session, str, str], Awaitable[bool]]
+    caller: Caller, name: str, fairness_key: str | None, change: Callable[[Session, str, str], Awaitable[bool]]
 ) -> ScheduleState:
-    found = await _find(caller, name, share)
+    found = await _find(caller, name, fairness_key)
     async with caller.app.transaction() as tx:
-        await change(tx, found.name, found.share)
+        await change(tx, found.name, found.fairness_key)
     caller.product.notifier.notify()
-    return await _find(caller, found.name, found.share)
+    return await _find(caller, found.name, found.fairness_key)
 
 
-async def _find(caller: Caller, name: str, share: str | None) -> ScheduleState:
+async def _find(caller: Caller, name: str, fairness_key: str | None) -> ScheduleState:
     caller.needs_fleet()
     with all_tenants():
-        found = await caller.app.database.pool.repeat(lambda session: find_schedules(session, name, share))
+        found = await caller.app.database.pool.repeat(lambda session: find_schedules(session, name, fairness_key))
     if len(found) > 1:
-        raise BadValue(f"Several shares have a schedule {name}: say which by share.")
+        raise BadValue(f"Several fairness keys have a schedule {name}: name one by `fairness_key`.")
     if not found:
         raise NotFound(f"There is no schedule {name}: see the list for those that there are.")
     return found[0]

@@ -24,7 +24,7 @@ why_routes = APIRouter(prefix="/api/jobs", tags=["jobs"], responses=RESPONSES)
 JobState = Literal["ready", "later", "running", "waiting", "dead"]
 Name = Annotated[str | None, Query(max_length=500, description="Only of this name.")]
 JobNumber = Annotated[int, Path(ge=1, lt=2**63, description="The job's number.")]
-What = Literal["queue", "kind", "share"]
+What = Literal["queue", "kind", "fairness_key"]
 
 
 class JobSummary(BaseModel):
@@ -33,7 +33,7 @@ class JobSummary(BaseModel):
     id: int
     queue: str
     kind: str
-    share: str
+    fairness_key: str
     state: str
     priority: int
     attempt: int
@@ -51,7 +51,7 @@ class JobDetails(BaseModel):
     id: int
     queue: str
     kind: str
-    share: str
+    fairness_key: str
     state: str = Field(
         description="ready, later, running, waiting, dead; done, cancelled or discarded when it is over."
     )
@@ -77,13 +77,13 @@ class JobDetails(BaseModel):
 
 
 class Lane(BaseModel):
-    """Ready jobs of one queue, kind and share."""
+    """Ready jobs of one queue, kind and fairness key."""
 
     model_config = ConfigDict(from_attributes=True)
 
     queue: str
     kind: str
-    share: str
+    fairness_key: str
     depth: int = Field(description="Ready jobs, counted to 10,000 for each priority.")
     oldest_id: int
     oldest_seconds: float
@@ -113,7 +113,7 @@ class DeadJob(BaseModel):
 
     id: int
     kind: str
-    share: str
+    fairness_key: str
     fingerprint: str
     error: dict[str, Any]
     attempt: int
@@ -189,13 +189,13 @@ async def list_jobs(
     state: JobState | None = None,
     kind: Name = None,
     queue: Name = None,
-    share: Name = None,
+    fairness_key: Name = None,
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[JobSummary, int]:
     """The live jobs by number. A page may have fewer than `limit` and still have a `next`: it looks at so many at a time."""
     caller.needs_fleet()
-    wanted = JobFilter(state, kind, queue, share)
+    wanted = JobFilter(state, kind, queue, fairness_key)
     found = await caller.app.database.pool.repeat(
         lambda session: inspect.list_jobs(session, wanted, after=after, most=limit)
     )
@@ -232,7 +232,7 @@ async def explain_job(caller: Reads, job: JobNumber) -> Why:
 async def cancel_job(
     caller: Admins, job: JobNumber, reason: Annotated[str, Query(max_length=1000)] = "cancelled by hand"
 ) -> JobIds:
-    """Cancel a job; a running one stops with the next beat of its worker."""
+    """Cancel a job; a running one stops with the next heartbeat of its worker."""
     caller.needs_fleet()
     with all_tenants():
         cancelled = await caller.app.cancel(job, reason=reason)
@@ -244,7 +244,7 @@ async def cancel_job(
 
 @routes.get("/lanes")
 async def list_lanes(caller: Reads) -> list[Lane]:
-    """What is ready and waits, by queue, kind and share; the oldest first."""
+    """What is ready and waits, by queue, kind and fairness key; the oldest first."""
     caller.needs_fleet()
     return [
         Lane.model_validate({**vars(each), "oldest_seconds": each.oldest_age.total_seconds()})
@@ -316,7 +316,7 @@ async def list_pauses(caller: Reads) -> list[ActivePause]:
 
 @routes.post("/pauses", status_code=201)
 async def pause(caller: Admins, body: Pause) -> Pause:
-    """Claim nothing of a queue, a kind or a share until it is resumed; what runs goes on."""
+    """Claim nothing of a queue, a kind or a fairness key until it is resumed; what runs goes on."""
     caller.needs_fleet()
     await caller.app.pause(**{body.what: body.name}, reason=body.reason)
     caller.product.notifier.notify()

@@ -78,7 +78,7 @@ def area(values: Sequence[float], words: Sequence[str], label: str, top: float |
     return _chart(drawn, len(values) * SLOT, label, f"area {tone}")
 
 
-def share(parts: Sequence[tuple[str, float, str]], label: str) -> Markup:
+def fairness_key(parts: Sequence[tuple[str, float, str]], label: str) -> Markup:
     """A bar that is divided: class, amount, words of each part."""
     whole = sum(amount for _, amount, _ in parts) or 1
     x, drawn = 0.0, []

@@ -41,7 +41,7 @@ async def list_jobs(
     """The queue."""
     caller.needs_fleet()
     states = await caller.app.database.pool.repeat(count_states)
-    states["ready"] = min(states["ready"] + states.pop("suspect"), MOST_COUNTED)
+    states["ready"] = min(states["ready"] + states.pop("quarantined"), MOST_COUNTED)
     found = await jobs.list_jobs(caller, state=state or None, kind=kind or None, after=after, limit=PAGE)
     return show(
         request,
@@ -129,16 +129,16 @@ async def list_schedules(caller: Reads, request: Request) -> Response:
 
 @schedule_routes.post("/{action}", response_class=Response)
 async def change_schedule(
-    caller: Admins, action: Literal["run", "pause", "resume", "remove"], name: Needed, share: Needed
+    caller: Admins, action: Literal["run", "pause", "resume", "remove"], name: Needed, fairness_key: Needed
 ) -> Response:
     """Run it now, pause, resume, remove."""
     if action == "run":
-        await fleet.run_now(caller, name, share)
+        await fleet.run_now(caller, name, fairness_key)
         return back("/schedules", "run")
     if action == "remove":
-        await fleet.remove_one(caller, name, share)
+        await fleet.remove_one(caller, name, fairness_key)
         return back("/schedules", "removed")
-    await (fleet.pause_one if action == "pause" else fleet.resume_one)(caller, name, share)
+    await (fleet.pause_one if action == "pause" else fleet.resume_one)(caller, name, fairness_key)
     return back("/schedules", f"{action}d")
 
 
