@@ -230,7 +230,7 @@ async def limited(job_queue: JobQueue, *parts: tuple[int, int]) -> list[int]:
     for worker, (granted, used) in zip(workers, parts, strict=True):
         await job_queue.run("update penstock.workers set name = 'w' || id where id = $1", worker)
         await job_queue.run(
-            """insert into penstock.allotments (limit_name, worker_id, granted, used, waiting, level)
+            """insert into penstock.allotments (limit_name, worker_id, granted, used, waiting, concurrency)
             values ('llm', $1, $2, $3, 1, 1)""",
             worker,
             granted,
@@ -250,7 +250,7 @@ async def test_all_permits_in_use(job_queue: JobQueue) -> None:
     assert said.because == "permits in use"
     assert "19 of 20 permits are in use" in said.sentence
     assert "and more concurrent calls are not allowed yet (concurrency limit 1.0, 1.0)" in said.sentence
-    await job_queue.run("update penstock.allotments set level = 8 where worker_id = $1", second)
+    await job_queue.run("update penstock.allotments set concurrency = 8 where worker_id = $1", second)
     assert (await why(job_queue, job)).because == "open"
 
 
@@ -395,7 +395,7 @@ async def build(job_queue: JobQueue, world: World) -> list[int]:
         )
         if fellow.granted is not None:
             await job_queue.run(
-                """insert into penstock.allotments (limit_name, worker_id, granted, used, waiting, level)
+                """insert into penstock.allotments (limit_name, worker_id, granted, used, waiting, concurrency)
                 values ('llm', $1, $2, $2, 1, 1)""",
                 worker["id"],
                 fellow.granted,

@@ -5,7 +5,7 @@
 admission as (
   select
     lane.id as lane, lane.queue, lane.kind, lane.fairness_key,
-    coalesce(fairness_key.weight, 1) as weight,
+    coalesce(weight.weight, 1) as weight,
     worker.id as worker_id,
     pause.what as paused_what, pause.name as paused_name, pause.reason as paused_reason, pause.since as paused_since,
     shut.limit_name as shut_by,
