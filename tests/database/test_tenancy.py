@@ -62,9 +62,9 @@ insert into penstock.messages (tenant, stream_id, seq, message_id, author, text)
 insert into penstock.memos (id, tenant, stream_id, text, kind, confidence, words, llm, job_id) overriding system value
   values ({n}, '{t}', {n}, 'canary-{t}', 'fact', 1, '', 'main', 1);
 insert into penstock.memo_messages (tenant, memo_id, stream_id, seq) values ('{t}', {n}, {n}, 1);
-insert into penstock.extractions (id, tenant, collection_id, document_id, version_id, plan, llm, embedder, job_id)
+insert into penstock.extractions (id, tenant, collection_id, document_id, version_id, config, llm, embedder, job_id)
   overriding system value values ({n}, '{t}', {n}, {n}, {n}, 'canary-{t}', 'main', 'static', 1);
-insert into penstock.extraction_windows (version_id, plan, ordinal, answer, tokens_in, tokens_out, cost)
+insert into penstock.extraction_windows (version_id, config, ordinal, answer, tokens_in, tokens_out, cost)
   values ({n}, 'canary-{t}', 0, '{{}}', 1, 1, 0);
 insert into penstock.facts (id, tenant, collection_id, version_id, extraction_id, ordinal, kind, statement, quote, page,
   start, stop, confidence, words) overriding system value

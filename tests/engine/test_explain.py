@@ -126,7 +126,7 @@ async def test_running(job_queue: JobQueue) -> None:
     assert "is being cancelled" in said.sentence
 
 
-async def test_running_on_a_lost_worker_then_a_suspect(job_queue: JobQueue) -> None:
+async def test_running_on_a_lost_worker_then_quarantined(job_queue: JobQueue) -> None:
     await job_queue.enqueue(nothing(), nothing())
     worker = await job_queue.worker()
     first, second = await job_queue.claim(worker)
@@ -301,7 +301,7 @@ class Fellow:
     kinds: tuple[str, ...]
     draining: bool = False
     gone: bool = False
-    runs_a_suspect: bool = False
+    runs_quarantined: bool = False
     granted: int | None = None  # of the limit that the kind b uses, two permits for each job
     probes: bool = False
 
@@ -311,7 +311,7 @@ class Fellow:
             return False
         if kind == "b" and ((self.granted or 0) < 2 or (broken and not self.probes)):
             return False
-        return queue in self.queues and kind in self.kinds and not (quarantined and self.runs_a_suspect)
+        return queue in self.queues and kind in self.kinds and not (quarantined and self.runs_quarantined)
 
 
 @dataclass(frozen=True)
@@ -404,7 +404,7 @@ async def build(job_queue: JobQueue, world: World) -> list[int]:
             await job_queue.run(
                 "update penstock.limits set probe_by = $1, probe_till = penstock.now() + interval '1 h'", worker["id"]
             )
-        if fellow.runs_a_suspect:
+        if fellow.runs_quarantined:
             await job_queue.run(
                 """insert into penstock.jobs (lane, args, state, quarantined, worker_id, claimed_at)
                 values (0, '{}', 'running', true, $1, penstock.now())""",

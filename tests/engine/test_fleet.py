@@ -84,7 +84,7 @@ async def test_nobody_declares_itself_gone(job_queue: JobQueue) -> None:
     assert await job_queue.look(worker) == []
 
 
-async def test_jobs_of_a_lost_worker_are_suspects_and_not_charged(job_queue: JobQueue) -> None:
+async def test_jobs_of_a_lost_worker_are_quarantined_and_not_charged(job_queue: JobQueue) -> None:
     numbers = await job_queue.enqueue(*(nothing(n=n) for n in range(30)))
     worker, other = await job_queue.worker(), await job_queue.worker()
     await job_queue.claim(worker, slots=30)
@@ -117,7 +117,7 @@ async def test_two_lonely_deaths_make_a_job_dead(job_queue: JobQueue) -> None:
     assert [attempt["outcome"] for attempt in json.loads(row["attempts"])] == ["lost", "lost", "lost"]
 
 
-async def test_a_suspect_that_ends_well_is_acquitted(job_queue: JobQueue) -> None:
+async def test_a_quarantined_job_that_ends_well_is_acquitted(job_queue: JobQueue) -> None:
     [number] = await job_queue.enqueue()
     first, second = await job_queue.worker(), await job_queue.worker()
     await job_queue.claim(first)
@@ -172,7 +172,7 @@ async def test_what_a_claim_took_without_an_answer_is_given_back(job_queue: JobQ
     assert len(await job_queue.claim(worker)) == 2
 
 
-async def test_suspects_that_nobody_serves_do_not_hide_the_others(job_queue: JobQueue) -> None:
+async def test_quarantined_jobs_that_nobody_serves_do_not_hide_the_others(job_queue: JobQueue) -> None:
     strange = make_kind("strange")
     await job_queue.enqueue(*(strange(n=n) for n in range(120)))
     [served] = await job_queue.enqueue()

@@ -54,7 +54,7 @@ def claims(proof_database: ProofDatabase, worker: int, slots: int = 1) -> Play:
     return play
 
 
-def claims_suspect(proof_database: ProofDatabase, worker: int) -> Play:
+def claims_quarantined(proof_database: ProofDatabase, worker: int) -> Play:
     async def play(seat: Seat) -> int | None:
         """The new attempt."""
         claimer = Claimer(proof_database.job_queue.database, proof_database.job_queue.lanes, worker)

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.database import Session
 from penstock.engine.job import Job
-from tests.proofs.actors import again_of, cancels, claims_suspect, finishes, promotes, rescues, settles
+from tests.proofs.actors import again_of, cancels, claims_quarantined, finishes, promotes, rescues, settles
 from tests.proofs.explore import ProofDatabase, explore
 from tests.proofs.explored_jobs import BEGIN, Answers, fan_out, parent_states, running_job, state_of, told
 from tests.proofs.stepped_session import Seat
@@ -42,7 +42,7 @@ async def test_zombie_rescue_finish(proof_database: ProofDatabase) -> None:
     await proof_database.keep()
 
     async def claim_and_finish(seat: Seat) -> str:
-        attempt = await claims_suspect(proof_database, healthy)(seat)
+        attempt = await claims_quarantined(proof_database, healthy)(seat)
         return "nothing" if attempt is None else await finishes(healthy, again_of(job, attempt))(seat)
 
     async def check(session: Session, answers: Answers) -> None:

@@ -293,7 +293,7 @@ MUTANTS = (
         "maintenance.sql",
         "quarantined = not (quarantined and deaths + 1 >= :deaths_allowed)",
         "quarantined = false",
-        (f"{FLEET}test_jobs_of_a_lost_worker_are_suspects_and_not_charged",),
+        (f"{FLEET}test_jobs_of_a_lost_worker_are_quarantined_and_not_charged",),
         "rescue_jobs",
     ),
     Mutant(
@@ -302,7 +302,7 @@ MUTANTS = (
         "maintenance.sql",
         "deaths = case when quarantined then deaths + 1 else deaths end",
         "deaths = deaths + 1",
-        (f"{FLEET}test_jobs_of_a_lost_worker_are_suspects_and_not_charged",),
+        (f"{FLEET}test_jobs_of_a_lost_worker_are_quarantined_and_not_charged",),
         "rescue_jobs",
     ),
     # -- nothing is stuck -----------------------------------------------------------------------------------------------

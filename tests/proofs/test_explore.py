@@ -26,7 +26,7 @@ from tests.proofs.actors import (
     again_of,
     cancels,
     claims,
-    claims_suspect,
+    claims_quarantined,
     declares_gone,
     exchanges,
     finishes,
@@ -220,7 +220,7 @@ async def test_zombie(proof_database: ProofDatabase) -> None:
     await proof_database.keep()
 
     async def finish_what_was_taken(seat: Seat) -> str:
-        attempt = await claims_suspect(proof_database, healthy)(seat)
+        attempt = await claims_quarantined(proof_database, healthy)(seat)
         return "nothing" if attempt is None else await finishes(healthy, again_of(job, attempt))(seat)
 
     async def check(session: Session, answers: Answers) -> None:
@@ -287,7 +287,7 @@ async def test_zombie_rescue_claim(proof_database: ProofDatabase) -> None:
     await proof_database.keep()
 
     async def claim_and_settle(seat: Seat) -> set[int]:
-        attempt = await claims_suspect(proof_database, healthy)(seat)
+        attempt = await claims_quarantined(proof_database, healthy)(seat)
         return set() if attempt is None else await settles(healthy, again_of(job, attempt))(seat)
 
     async def check(session: Session, answers: Answers) -> None:
@@ -417,7 +417,7 @@ async def test_step_zombie(proof_database: ProofDatabase) -> None:
     await proof_database.keep()
 
     async def claim_and_keep(seat: Seat) -> int | None:
-        attempt = await claims_suspect(proof_database, healthy)(seat)
+        attempt = await claims_quarantined(proof_database, healthy)(seat)
         return None if attempt is None else await keeps_step(healthy, again_of(job, attempt))(seat)
 
     async def check(session: Session, answers: Answers) -> None:

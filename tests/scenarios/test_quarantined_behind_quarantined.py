@@ -8,7 +8,7 @@ from tests.scenarios.worker_processes import WorkerProcesses
 pytestmark = pytest.mark.slow
 
 
-async def test_a_paused_kind_does_not_block_the_suspects_of_others(worker_processes: WorkerProcesses) -> None:
+async def test_a_paused_kind_does_not_block_the_quarantined_jobs_of_others(worker_processes: WorkerProcesses) -> None:
     first = await worker_processes.start("--concurrency", "120")
     blocked = await worker_processes.client.enqueue_many(
         [sample_jobs.make_quickly_again(seconds=60) for _ in range(110)]
