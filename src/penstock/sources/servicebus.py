@@ -69,15 +69,15 @@ class BusSource:
         async with asyncio.timeout(CALL + WAIT):
             came = await receiver.receive_messages(max_message_count=most, max_wait_time=WAIT)
         await self._context.answered()
-        waiting = [self._read(each) for each in came]
-        for batch in batches(waiting):
+        settled = 0
+        for batch in batches([self._read(each) for each in came]):
             try:
                 taken = await take(self._context, batch, patience=PATIENCE)
             except PenstockError:  # our own trouble: others may have them at once
-                await self._give_back(receiver, [each.delivery for each in waiting])
+                await self._give_back(receiver, came[settled:])
                 raise
             await self._settle(receiver, taken)
-            del waiting[: len(batch)]
+            settled += len(batch)
 
     async def _settle(self, receiver: "ServiceBusReceiver", taken: "BatchOutcome[ServiceBusReceivedMessage]") -> None:
         async def refuse(refused: "tuple[ServiceBusReceivedMessage, str]") -> None:
