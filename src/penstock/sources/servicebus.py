@@ -30,7 +30,6 @@ REASON_MAX = 4096  # characters of a reason, which is a property of the dead let
 
 
 def open_source(context: SourceContext) -> Source:
-    """The queue of the settings."""
     need_azure(f"the source {context.name}")
     return BusSource(context)
 
@@ -44,7 +43,6 @@ class BusSource:
         self._mean = 1024.0  # bytes of a message, of late
 
     async def run(self) -> None:
-        """Bring messages until cancelled."""
         assert self._chosen.url is not None  # noqa: S101  the settings see to it
         await self._context.position()  # its row, in which trouble is noted
         url, queue = self._chosen.url.get_secret_value(), self._chosen.queue or ""
