@@ -88,7 +88,7 @@ async def until_read(product: Product) -> None:
 
 
 async def memos(product: Product) -> list[Memo]:
-    return await product.app.database.pool.repeat(partial(list_memos, tenant="default", every=True))
+    return await product.app.database.pool.repeat(list_memos, tenant="default", every=True)
 
 
 # -- what came out --------------------------------------------------------------------------------------------------------

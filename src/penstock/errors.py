@@ -1,62 +1,4 @@
-"""The tree of exceptions that Penstock raises on purpose.
-
-    PenstockError
-    ├── CannotStart                 ends the process with one sentence and exit code 2
-    │   ├── BadSetting              a key or value that cannot be used
-    │   ├── PortTaken               another process listens there
-    │   ├── AlreadyRunning          another `penstock up` has this home
-    │   ├── ServerUnusable          the embedded PostgreSQL cannot be made or started
-    │   ├── DatabaseUnreachable     wrong address, wrong password, no such database
-    │   ├── DatabaseUnsuitable      too old, or reached in a way that cannot work
-    │   ├── BudgetExceeded          more connections than the server can ever give
-    │   └── NothingChanged          a redrive into the same code and settings in which the jobs failed
-    ├── DatabaseTrouble             passes by itself; the engine retries it
-    │   ├── CallTimedOut            no answer before the client's deadline; the outcome is unknown
-    │   ├── ConnectionLost          cut in the middle; the outcome is unknown
-    │   ├── PoolExhausted           no connection became free in time
-    │   └── HeldTooLong             a transaction sat idle on its connection (an error in tests)
-    ├── MigrationRefused            an applied migration was changed, or one failed
-    ├── BadJob                      a job that cannot be kept: wrong arguments, name, delay
-    ├── LeaseLost                   this attempt is no longer ours; nothing that it writes counts
-    ├── JobNotFound                 no such job, alive or in the history
-    ├── JobDead                     what `result` raises for a dead letter
-    ├── JobCancelled                what `result` raises for a cancelled or discarded job
-    ├── Refused                     a request of a person or program that cannot be granted; each has an HTTP status
-    │   ├── BadRequest              400: it cannot be understood
-    │   ├── BadKey                  401: no key, or one that is not good
-    │   ├── NotAllowed              403: the key is good, and not for this
-    │   ├── NotFound                404: no such collection, document, page
-    │   ├── NameTaken               409: there is one of this name; `existing` is its id
-    │   ├── KeyInFlight             409: the first request with this Idempotency-Key is still under way
-    │   ├── WrongState              409: not while it is like this
-    │   ├── BodyTooLarge            413: more bytes than limits.bytes
-    │   ├── BadValue                422: understood, and not possible: a name, a setting, metadata
-    │   ├── KeyReused               422: this Idempotency-Key came with another body
-    │   ├── FetchRefused            422: a URL that is not followed, or whose server says no (also Permanent)
-    │   ├── FetchFailed             502: a URL's server is away or in trouble; it may pass (also Transient)
-    │   ├── NoModel                 503: a language model is needed, and none is configured (also Resting)
-    │   └── StorageFull             507: no room in the blob store
-    └── JobFailure                  what a handler may raise to say what shall happen to its job
-        ├── Transient               try again, with backoff (so is every exception that is not listed here)
-        │   └── Unavailable         the other side of a limit is away: not charged, unless it answers others
-        ├── RateLimited             try again after `retry_after`; not charged
-        │   ├── QueueFull           `enqueue` beyond the maximum size (`max_queue_size`) of a lane or queue
-        │   └── Resting             a dependency is left alone: its breaker is open, or it asked for it
-        ├── ResourceLimit           memory or time ran out: fewer tries, and alone
-        ├── Permanent               never again: encrypted, corrupt, unsupported
-        │   ├── BadStep             a step or map that cannot be kept: its name, input, result, calls
-        │   ├── BadMessage          a message that cannot be used: malformed, or it names what does not exist
-        │   ├── BadAnswer           a language model's answer does not fit what was asked for, also when asked again
-        │   ├── ChildFailed         a child of a map has no result; its text has the cause
-        │   └── Unreadable          a document whose content cannot be read
-        │       ├── Encrypted       a password is needed
-        │       ├── Corrupt         not what it claims to be, or damaged beyond repair
-        │       ├── Unsupported     a format that nothing here can read
-        │       ├── Suspicious      a bomb, a loop, an executable: made to harm, or as good as that
-        │       ├── TooMuch         more pages, pixels, members or text than the limits allow
-        │       └── NothingInside   no bytes
-        └── WorkerMustStop          not the job's fault: this process must not go on
-            └── SchemaMismatch      the schema is more than one step newer or older than the code
+"""The exceptions that Penstock raises on purpose, each below the one that it is a case of.
 
 An error's text is a sentence for a person: what is wrong, then what to do.
 """
@@ -70,7 +12,7 @@ class PenstockError(Exception):
 
 
 class CannotStart(PenstockError):
-    """The command cannot do its work as things are; its sentence says what to change."""
+    """The command cannot do its work as things are; it ends with exit code 2 and a sentence that says what to change."""
 
 
 class BadSetting(CannotStart):
@@ -106,7 +48,7 @@ class NothingChanged(CannotStart):
 
 
 class DatabaseTrouble(PenstockError):
-    """A database call failed for a reason that passes."""
+    """A database call failed for a reason that passes; the engine retries it."""
 
 
 class CallTimedOut(DatabaseTrouble):
@@ -122,7 +64,7 @@ class PoolExhausted(DatabaseTrouble):
 
 
 class HeldTooLong(DatabaseTrouble):
-    """A transaction kept its connection without running a statement."""
+    """A transaction kept its connection without running a statement; an error in tests."""
 
 
 class MigrationRefused(PenstockError):
@@ -134,7 +76,7 @@ class BadJob(PenstockError, ValueError):
 
 
 class LeaseLost(PenstockError):
-    """Another worker has the job by now, or it is over."""
+    """Another worker has the job by now, or it is over; nothing that this attempt writes counts."""
 
 
 class JobNotFound(PenstockError, LookupError):
@@ -142,11 +84,11 @@ class JobNotFound(PenstockError, LookupError):
 
 
 class JobDead(PenstockError):
-    """The job is a dead letter; its text is the failure."""
+    """Raised by `result` for a dead letter; its text is the failure."""
 
 
 class JobCancelled(PenstockError):
-    """The job was cancelled or discarded."""
+    """Raised by `result` for a job that was cancelled or discarded."""
 
 
 class JobFailure(PenstockError):
@@ -154,7 +96,7 @@ class JobFailure(PenstockError):
 
 
 class Transient(JobFailure):
-    """May well work next time."""
+    """May well work next time: tried again, with backoff, as after every exception that is not in this module."""
 
 
 class Unavailable(Transient):
@@ -180,7 +122,7 @@ class QueueFull(RateLimited):
 
 
 class ResourceLimit(JobFailure):
-    """Memory or time ran out."""
+    """Memory or time ran out: fewer tries, and alone."""
 
 
 class Permanent(JobFailure):
@@ -228,7 +170,7 @@ class Suspicious(Unreadable):
 
 
 class TooMuch(Unreadable):
-    """It has more of something than the limits allow."""
+    """It has more pages, pixels, members or text than the limits allow."""
 
 
 class NothingInside(Unreadable):
@@ -244,7 +186,7 @@ class SchemaMismatch(WorkerMustStop):
 
 
 class Refused(PenstockError):
-    """A request that is not granted; nothing was changed."""
+    """A request that is not granted; nothing was changed. `status` is that of the HTTP answer."""
 
     status = 400
 

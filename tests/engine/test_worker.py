@@ -37,7 +37,7 @@ async def working(app: Penstock, concurrency: int | dict[str, int] = 10) -> Asyn
 
 
 async def find(app: Penstock, job_id: int) -> Record:
-    row = await app.database.pool.repeat(lambda session: sql.find_job.first(session, id=job_id))
+    row = await app.database.pool.repeat(sql.find_job.first, id=job_id)
     assert row is not None
     return row
 

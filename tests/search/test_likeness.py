@@ -48,7 +48,7 @@ async def likeness(database: Database) -> RowVectors:
 
 async def near(database: Database, likeness: RowVectors, groups: list[int], most: int = 5) -> list[tuple[int, float]]:
     asked = np.array([1, 0, 0], dtype=np.float32)
-    return await database.pool.repeat(lambda session: likeness.nearest(session, groups, asked, most))
+    return await database.pool.repeat(likeness.nearest, groups, asked, most)
 
 
 async def test_the_nearest_of_a_group_come_first(database: Database, likeness: RowVectors) -> None:

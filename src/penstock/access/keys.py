@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, Literal
 
 from penstock.database import Database, Session, check_tenant, statements
@@ -141,7 +140,7 @@ async def list_keys(
     database: Database, *, tenant: str | None = None, after: int = 0, most: int = 1000
 ) -> list[KeyRecord]:
     """Keys by id, of one tenant or of all."""
-    rows = await database.pool.repeat(partial(sql.list_keys, tenant=tenant, after=after, most=most))
+    rows = await database.pool.repeat(sql.list_keys, tenant=tenant, after=after, most=most)
     return [KeyRecord(**row) for row in rows]
 
 
@@ -191,8 +190,7 @@ class Keyring:
         digest = key.digest
         if (principal := self._remembered(digest)) is not None:
             return principal
-        find = partial(sql.find_key.first, prefix=key.prefix, id=None, digest=digest)
-        row = await self._database.pool.repeat(find)
+        row = await self._database.pool.repeat(sql.find_key.first, prefix=key.prefix, id=None, digest=digest)
         if row is None or not hmac.compare_digest(row["digest"], digest):
             raise BadKey("This key is not known here.")
         return self._remember(digest, row)
@@ -201,8 +199,9 @@ class Keyring:
         """The same for a session that was opened with a key."""
         if (principal := self._remembered(key_id)) is not None:
             return principal
-        find = partial(sql.find_key.first, prefix=None, id=key_id, digest=None)
-        return self._remember(key_id, await self._database.pool.repeat(find))
+        return self._remember(
+            key_id, await self._database.pool.repeat(sql.find_key.first, prefix=None, id=key_id, digest=None)
+        )
 
     def _remembered(self, which: bytes | int) -> Principal | None:
         principal, until = self._known.get(which, (None, 0.0))

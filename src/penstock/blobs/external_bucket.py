@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BucketObject:
-    """An object as a listing shows it."""
-
     key: str  # below the prefix
     size: int
     etag: str

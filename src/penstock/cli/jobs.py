@@ -1,7 +1,6 @@
 """`penstock jobs`: list, show, cancel. `penstock dead`: dead letters, to redrive or discard. `penstock pause` and `resume`."""
 
 import json
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -49,9 +48,7 @@ def list_jobs(
         place: int | None = after
         while place is not None and len(jobs) < limit:
             page = await penstock.database.pool.repeat(
-                partial(
-                    list_live, wanted=JobFilter(state, kind, queue, fairness_key), after=place, most=limit - len(jobs)
-                )
+                list_live, wanted=JobFilter(state, kind, queue, fairness_key), after=place, most=limit - len(jobs)
             )
             jobs += [decoded(row) | {"error": row["error"]} for row in page.jobs]
             place = page.next
@@ -101,8 +98,7 @@ def cancel(
 
 
 async def _find(penstock: Penstock, job_id: int) -> tuple[dict[str, Any], str]:
-    """The job, and why it is where it is."""
-    found = await penstock.database.pool.repeat(lambda session: find_job(session, job_id))
+    found = await penstock.database.pool.repeat(find_job, job_id)
     if found is None:
         raise JobNotFound(f"There is no job {job_id}, neither alive nor in the history.")
     return found, (await penstock.why(job_id)).sentence
@@ -230,7 +226,7 @@ def pause(
 
     async def hold(penstock: Penstock) -> bool:
         await penstock.pause(queue=queue, kind=kind, fairness_key=fairness_key, reason=reason)
-        return bool(await penstock.database.pool.repeat(lambda session: queues_of(session, what, name)))
+        return bool(await penstock.database.pool.repeat(queues_of, what, name))
 
     known = ask(hold)
     if as_json:

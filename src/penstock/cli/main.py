@@ -89,7 +89,6 @@ def version() -> None:
 
 
 def main() -> None:
-    """Run the command line and exit."""
     write_whole()
     mask_tracebacks()
     try:

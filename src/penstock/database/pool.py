@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakSet
 
 import asyncpg
@@ -26,6 +26,7 @@ from penstock.errors import ConnectionLost, DatabaseTrouble, DatabaseUnreachable
 from penstock.settings import PoolSettings
 from penstock.telemetry import log
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Connect = Callable[[], Awaitable[Session]]
 
@@ -207,14 +208,16 @@ class Pool:
     def _guard(self) -> str:
         return opening() if self.guarded else ""
 
-    async def repeat(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    async def repeat(
+        self, work: Callable[Concatenate[Session, P], Awaitable[T]], /, *args: P.args, **options: P.kwargs
+    ) -> T:
         """Run a read or an idempotent write, again if its connection is lost, until the deadline of one call."""
         deadline = time.monotonic() + self.settings.call_timeout.total_seconds()
         pause = 0.05
         while True:
             try:
                 async with self.session() as session:
-                    return await work(session)
+                    return await work(session, *args, **options)
             except (ConnectionLost, DatabaseUnreachable):
                 if time.monotonic() + pause > deadline:
                     raise

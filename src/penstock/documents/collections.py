@@ -71,9 +71,7 @@ async def create_collection(app: Penstock, name: str, *, tenant: str = "default"
     chosen = _check_settings(app.settings.collections, settings)
     await _check_model(app, chosen.model)
     check_index(app, chosen.index)
-    row = await app.database.pool.repeat(
-        lambda session: sql.create_collection.first(session, tenant=tenant, name=name, **chosen.model_dump())
-    )
+    row = await app.database.pool.repeat(sql.create_collection.first, tenant=tenant, name=name, **chosen.model_dump())
     if row is not None:
         return _read(row)
     existing = await find_collection(app, name, tenant=tenant)
@@ -81,7 +79,6 @@ async def create_collection(app: Penstock, name: str, *, tenant: str = "default"
 
 
 async def ensure_collection(app: Penstock, name: str = DEFAULT, *, tenant: str = "default") -> Collection:
-    """The collection of this name, made if need be."""
     try:
         return await find_collection(app, name, tenant=tenant)
     except NotFound:
@@ -93,7 +90,7 @@ async def ensure_collection(app: Penstock, name: str = DEFAULT, *, tenant: str =
 
 async def find_collection(app: Penstock, name: str, *, tenant: str = "default") -> Collection:
     name = check_collection_name(name)
-    row = await app.database.pool.repeat(lambda session: sql.find_collection.first(session, tenant=tenant, name=name))
+    row = await app.database.pool.repeat(sql.find_collection.first, tenant=tenant, name=name)
     if row is None:
         raise no_such_collection(name)
     return _read(row)
@@ -109,9 +106,7 @@ async def list_collections(
     app: Penstock, *, after: str = "", most: int = 100, tenant: str = "default"
 ) -> list[Collection]:
     """By name; `after` is the last one that the caller has seen."""
-    rows = await app.database.pool.repeat(
-        lambda session: sql.list_collections(session, tenant=tenant, after=after, most=most)
-    )
+    rows = await app.database.pool.repeat(sql.list_collections, tenant=tenant, after=after, most=most)
     return [_read(row) for row in rows]
 
 
@@ -167,7 +162,7 @@ async def delete_collection(app: Penstock, name: str, *, tenant: str = "default"
             raise no_such_collection(name)
         await sql.mark_deleted.run(tx, id=row["id"])
     deleted = 0
-    while found := await app.database.pool.repeat(lambda session: sql.undeleted(session, id=row["id"], most=100)):
+    while found := await app.database.pool.repeat(sql.undeleted, id=row["id"], most=100):
         deleted += await delete_page(app.database, [each["id"] for each in found], "its collection was deleted")
     return deleted
 

@@ -14,7 +14,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from asyncpg import Record
@@ -48,8 +47,6 @@ arrivals = telemetry.counter(
 
 @dataclass(frozen=True, slots=True)
 class SourceMessage:
-    """A message of a source, before it is kept."""
-
     id: str  # the source's own; the same one again is the same message
     payload: Mapping[str, Any]  # JSON
     stored: Sequence[StoredBlob] = ()  # bytes that came with it, which the payload names by their digest
@@ -69,8 +66,6 @@ class Position:
 
 @dataclass(slots=True)
 class ReceivedBatch:
-    """The outcome of a batch."""
-
     new: int = 0
     repeats: int = 0
     versions: int = 0  # came before with other content, and are taken again
@@ -90,7 +85,6 @@ class Inbox:
         self.store = store
 
     def source(self, name: str) -> SourceSettings:
-        """The settings of a source."""
         found = self.app.settings.sources.get(name)
         if found is None:
             raise BadSetting(f"There is no source {name} in the settings: add [sources.{name}] to penstock.toml.")
@@ -285,7 +279,7 @@ class Inbox:
         await wake_queues(tx, {self.app.kinds[KIND].queue})
 
     async def _repeat(self, statement: Any, **values: Any) -> Any:
-        return await self.app.database.pool.repeat(partial(statement, **values))
+        return await self.app.database.pool.repeat(statement, **values)
 
 
 async def list_sources(session: Session, tenant: str) -> list[Record]:
@@ -301,13 +295,11 @@ async def count_messages(session: Session, sources: Sequence[str], tenant: str) 
 async def list_messages(
     session: Session, *, tenant: str, source: str | None, state: str | None, after: int, most: int
 ) -> list[dict[str, Any]]:
-    """Messages of a tenant by id."""
     rows = await sql.list_messages(session, tenant=tenant, source=source, state=state, after=after, most=most)
     return [{**row, "error": json.loads(row["error"]) if row["error"] else None} for row in rows]
 
 
 async def load_message(session: Session, message: int) -> Record | None:
-    """A message with its payload, by its id."""
     return await sql.load_message.first(session, message=message)
 
 
@@ -365,7 +357,7 @@ def checked_id(number: str) -> str:
 
 async def explain_message(app: Penstock, number: int, *, tenant: str = "default") -> Explanation | None:
     """None if there is no such message."""
-    row = await app.database.pool.repeat(partial(sql.show_message.first, message=number, tenant=tenant))
+    row = await app.database.pool.repeat(sql.show_message.first, message=number, tenant=tenant)
     if row is None:
         return None
     facts = dict(row) | {"error": None if row["error"] is None else json.loads(row["error"])}
@@ -383,7 +375,7 @@ async def explain_message(app: Penstock, number: int, *, tenant: str = "default"
         said = f"has failed ({error.get('type') or error.get('class', 'unknown')}): {message}."
         advice = f"When the cause is mended: `penstock inbox retry {number}`."
         return Explanation(subject, said, advice, "failed", "failed", evidence, (line,))
-    job = await app.database.pool.repeat(lambda session: explain_job(session, row["job_id"]))
+    job = await app.database.pool.repeat(explain_job, row["job_id"])
     evidence["job"] = job.answer()
     advice = joined(advise(job.because, job.evidence, WORKER), "Then it becomes a document.")
     return Explanation(subject, job.predicate, advice, "waiting", job.because, evidence, (line, *job.evidence_lines))
@@ -401,7 +393,7 @@ async def find_message(app: Penstock, reference: str, *, tenant: str = "default"
     if not number:
         return None
     found: int | None = await app.database.pool.repeat(
-        partial(sql.match_message.value, source=source, message_id=number, tenant=tenant)
+        sql.match_message.value, source=source, message_id=number, tenant=tenant
     )
     return found
 
@@ -409,7 +401,7 @@ async def find_message(app: Penstock, reference: str, *, tenant: str = "default"
 async def explain_source(app: Penstock, name: str, *, tenant: str = "default") -> Explanation | None:
     """None if neither the settings nor the database know it."""
     chosen = app.settings.sources.get(name)
-    row = await app.database.pool.repeat(partial(sql.show_source.first, name=name, tenant=tenant, most=COUNTED_TO + 1))
+    row = await app.database.pool.repeat(sql.show_source.first, name=name, tenant=tenant, most=COUNTED_TO + 1)
     if row is None:
         if chosen is None or chosen.tenant != tenant:
             return None

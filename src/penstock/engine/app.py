@@ -260,7 +260,7 @@ class Penstock:
 
     async def remove_schedule(self, name: str, *, fairness_key: str = "_system") -> bool:
         """Remove a schedule that was added, or that is retired; False if there is none."""
-        return await self.database.pool.repeat(lambda session: remove_schedule(session, name, fairness_key))
+        return await self.database.pool.repeat(remove_schedule, name, fairness_key)
 
     # -- waiting and changing ---------------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class Penstock:
         seconds = None if timeout is None else parse_duration(timeout).total_seconds()
         try:
             async with asyncio.timeout(seconds):
-                await self.database.pool.repeat(lambda session: await_job(session, job_id))
+                await self.database.pool.repeat(await_job, job_id)
                 while True:
                     found, value = await self._find_result(job_id)
                     if found:
@@ -280,7 +280,7 @@ class Penstock:
             done.close()
 
     async def _find_result(self, job_id: int) -> tuple[bool, Any]:
-        job = await self.database.pool.repeat(lambda session: find_job(session, job_id))
+        job = await self.database.pool.repeat(find_job, job_id)
         if job is None:
             kept = format_duration(self.settings.engine.history_kept)
             raise JobNotFound(f"There is no job {job_id}, or it ended more than {kept} ago (engine.history_kept).")
@@ -300,7 +300,7 @@ class Penstock:
 
     async def why(self, job_id: int) -> Explanation:
         """Why a job is where it is: one sentence and the evidence."""
-        return await self.database.pool.repeat(lambda session: explain_job(session, job_id))
+        return await self.database.pool.repeat(explain_job, job_id)
 
     async def redrive(
         self, *job_ids: int, fingerprint: str | None = None, kind: str | None = None, force: bool = False
@@ -319,7 +319,7 @@ class Penstock:
     ) -> None:
         """Claim nothing of this queue, kind or fairness key until `resume`; what runs goes on."""
         what, name = _one_of(queue=queue, kind=kind, fairness_key=fairness_key)
-        await self.database.pool.repeat(lambda session: pause(session, what, name, reason))
+        await self.database.pool.repeat(pause, what, name, reason)
 
     async def resume(self, *, queue: str = "", kind: str = "", fairness_key: str = "") -> bool:
         """End a pause; False if there was none."""
@@ -331,7 +331,7 @@ class Penstock:
         """Give a fairness key this many jobs in a round where the others get one."""
         if not 1 <= weight <= 100:
             raise BadJob(f"A weight of {weight} is out of range: use 1 to 100.")
-        await self.database.pool.repeat(lambda session: weigh(session, fairness_key, weight))
+        await self.database.pool.repeat(weigh, fairness_key, weight)
 
     # -- working --------------------------------------------------------------------------------------------------
 

@@ -185,9 +185,7 @@ async def run_map(context: "Context", name: str, calls: Iterable[Call], limit: i
 
 
 async def _find(context: "Context", name: str, digest: bytes) -> Record | None:
-    fanout = await context.runtime.pool.repeat(
-        lambda session: sql.find_fanout.first(session, parent=context.job.id, name=name)
-    )
+    fanout = await context.runtime.pool.repeat(sql.find_fanout.first, parent=context.job.id, name=name)
     if fanout is not None and fanout["digest"] != digest and fanout["code"] == context.code:
         raise BadStep(
             f"The map {name} was called with other calls before, by the same code: compute what they are made of in a step, "
@@ -198,7 +196,7 @@ async def _find(context: "Context", name: str, digest: bytes) -> Record | None:
 
 async def _ended(context: "Context", fanout: int) -> dict[int, Record]:
     """The children by their turn."""
-    rows = await context.runtime.pool.repeat(lambda session: sql.ended_children(session, fanout=fanout))
+    rows = await context.runtime.pool.repeat(sql.ended_children, fanout=fanout)
     return {row["turn"]: row for row in rows}
 
 
@@ -247,7 +245,6 @@ async def _suspend(context: "Context", open_or_find: Callable[[Session], Awaitab
 
 
 async def _begin(context: "Context", name: str, calls: list[Call], digest: bytes, limit: int | None) -> None:
-    """Make the children, then wait for them."""
     lanes = await _find_lanes(context, calls)
     job = context.job
 

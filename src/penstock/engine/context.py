@@ -241,7 +241,5 @@ class Context:
 
     async def committed(self) -> bool:
         """After a COMMIT without an answer: the attempt is among those that ended, or not."""
-        settled = await self.runtime.pool.repeat(
-            lambda session: settled_before(session, self.runtime.worker_id, [self.job])
-        )
+        settled = await self.runtime.pool.repeat(settled_before, self.runtime.worker_id, [self.job])
         return bool(settled)

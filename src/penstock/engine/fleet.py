@@ -63,18 +63,7 @@ class WorkerState:
 
 async def register(session: Session, member: Registration) -> int:
     """Join the fleet; the number is the worker's identity until it leaves or is declared gone."""
-    worker_id: int = await sql.register_worker.value(
-        session,
-        name=member.name,
-        host=member.host,
-        pid=member.pid,
-        version=__version__,
-        queues=member.queues,
-        kinds=member.kinds,
-        slots=member.slots,
-        lease=member.lease,
-        connections=member.connections,
-    )
+    worker_id: int = await sql.register_worker.value(session, name=member.name, version=__version__, **vars(member))
     return worker_id
 
 
@@ -125,5 +114,4 @@ async def is_served(session: Session, kind: str) -> bool:
 
 
 async def count_serving(session: Session, kind: str) -> int:
-    """The number of live workers that would take jobs of a kind."""
     return int(await sql.count_serving.value(session, kind=kind))

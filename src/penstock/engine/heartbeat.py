@@ -61,8 +61,6 @@ class Commands:
 
 
 class Heartbeat:
-    """The heartbeat of one worker."""
-
     def __init__(
         self,
         database: Database,

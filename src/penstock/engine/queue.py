@@ -177,7 +177,6 @@ async def insert_alone(tx: Session, lane: int, key: str) -> bool:
 
 
 async def holders_of(session: SqlConnection, keys: Sequence[str]) -> dict[str, int]:
-    """The jobs that hold these keys."""
     return {row["key"]: row["job_id"] for row in await sql.holders_of(session, keys=list(keys))}
 
 
@@ -219,7 +218,6 @@ async def pauses(session: SqlConnection) -> list[Record]:
 
 
 async def weigh(session: SqlConnection, fairness_key: str, weight: int) -> None:
-    """Give a fairness key this weight among the others."""
     await sql.weigh.run(session, name=check_fairness_key(fairness_key), weight=weight)
 
 

@@ -156,7 +156,6 @@ async def _call(kind: Kind, context: Context) -> Any:
 
 
 def judge(kind: Kind, context: Context, error: BaseException) -> Outcome:
-    """Decide what an exception means for its job."""
     if context.stop is StopReason.CANCEL:
         return Cancelled()
     if context.stop is StopReason.RELEASE or isinstance(error, WorkerMustStop):

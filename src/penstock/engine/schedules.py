@@ -267,7 +267,6 @@ async def add_lanes(session: Session, wanted: Iterable[LaneKey]) -> None:
 
 
 async def schedule_names(session: Session) -> list[str]:
-    """The names of all schedules."""
     return [row["name"] for row in await sql.schedule_names(session)]
 
 

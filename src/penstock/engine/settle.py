@@ -100,7 +100,6 @@ class Settler:
         self._wake.set()
 
     async def drain(self) -> None:
-        """Wait until everything is written."""
         await self._idle.wait()
 
     async def stop(self) -> None:

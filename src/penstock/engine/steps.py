@@ -76,7 +76,7 @@ class Steps:
             return False, None
         step, version, digest = key
         row = await self.pool.repeat(
-            lambda session: sql.kept_content.first(session, scope=self.scope, step=step, version=version, digest=digest)
+            sql.kept_content.first, scope=self.scope, step=step, version=version, digest=digest
         )
         if row is None:  # swept meanwhile
             return False, None
@@ -87,7 +87,7 @@ class Steps:
     async def _load(self) -> set[Key]:
         if self.own and self.job.attempt == 1:
             return set()  # nobody was here before
-        rows = await self.pool.repeat(lambda session: sql.kept_steps(session, scope=self.scope))
+        rows = await self.pool.repeat(sql.kept_steps, scope=self.scope)
         return {(row["step"], row["version"], row["digest"]) for row in rows}
 
     async def keep(self, key: Key, form: str, raw: bytes, seconds: float) -> None:

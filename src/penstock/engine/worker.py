@@ -71,7 +71,6 @@ class BackPressure:
     critical: bool = False
 
     def feel(self, state: PoolState) -> float:
-        """Adapt to the present state of the pool."""
         self.critical = state.used >= state.size and state.waiting > 0
         if self.critical or state.use > BUSY:
             self.level = max(LEAST, self.level / 2)

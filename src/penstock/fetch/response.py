@@ -161,7 +161,6 @@ def _short(name: str) -> str:
 
 
 def check_answer(answer: aiohttp.ClientResponse, target: Target, most: int) -> None:
-    """Raise unless the body can be read."""
     if answer.status != HTTPStatus.OK:
         sentence = f"{target.shown} answered {answer.status}{_phrase(answer.status)}."
         if answer.status in PASSING or answer.status >= 500:
@@ -194,7 +193,6 @@ def retry_after(header: str) -> timedelta | None:
 
 @contextmanager
 def translate_errors(target: Target) -> Iterator[None]:
-    """Turn errors of aiohttp into FetchRefused or FetchFailed."""
     try:
         yield
     except aiohttp.ClientConnectorCertificateError as error:

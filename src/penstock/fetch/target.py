@@ -22,8 +22,6 @@ _UNSEEN = re.compile(r"[\x00-\x20\x7f-\xa0\ud800-\udfff\\]")
 
 @dataclass(frozen=True)
 class Target:
-    """A checked URL."""
-
     url: URL
     host: str  # ASCII, small letters; an IPv6 address without brackets
     port: int

@@ -35,7 +35,7 @@ class CompactionNeed:
 
 async def needs_compaction(database: Database, *, tail: int = DELTA) -> list[CompactionNeed]:
     """The collections for which a compaction is worth its while. It reads only the deltas."""
-    rows = await database.pool.repeat(lambda session: sql.needs_compaction(session, tail=tail))
+    rows = await database.pool.repeat(sql.needs_compaction, tail=tail)
     return [CompactionNeed(row["collection_id"], row["model"], row["chunks"]) for row in rows]
 
 
@@ -119,9 +119,7 @@ async def _compact_vectors(database: Database, session: Session, collection: int
 
 
 async def _move(database: Database, table: VectorTable, collection: int, batch: int) -> int:
-    versions = await database.pool.repeat(
-        lambda session: table.statement("foldable_versions")(session, collection=collection)
-    )
+    versions = await database.pool.repeat(table.statement("foldable_versions"), collection=collection)
     numbers = [row["version_id"] for row in versions]
     moved = 0
     while numbers:

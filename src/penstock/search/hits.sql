@@ -1,7 +1,7 @@
 -- name: show_chunks
 -- Only of live versions, whatever the index says.
-select asked.place, chunk.version_id, chunk.ordinal, chunk.page, chunk.start, chunk.stop, chunk.heading, chunk.text,
-  document.id as document_id, document.name, document.media_type, document.collection_id, collection.name as collection,
+select asked.place, chunk.version_id as version, chunk.ordinal as chunk, chunk.page, chunk.start, chunk.stop, chunk.heading, chunk.text,
+  document.id as document, document.name, document.media_type, document.collection_id, collection.name as collection,
   packet.document_id as packet, sourced.first_page + chunk.page - 1 as packet_page
 from unnest(:versions::bigint[], :ordinals::int[]) with ordinality as asked(version_id, ordinal, place)
 join penstock.chunks as chunk on chunk.version_id = asked.version_id and chunk.ordinal = asked.ordinal

@@ -95,8 +95,6 @@ class IndexBatch:
 
 
 class Index:
-    """Puts batches in, and takes versions out."""
-
     async def stage(self, tx: Session, entry: IndexBatch) -> int:
         """Write a batch that nobody sees yet; the number of its words, for the tallies."""
         if entry.passages:

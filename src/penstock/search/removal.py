@@ -14,7 +14,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from penstock.database import Database, Session, Statement, statements
 from penstock.errors import WrongState
@@ -84,12 +83,11 @@ class BulkRemoval:
     async def _remove_folded(self) -> int:
         """One look at all long rows that these versions may be in; how many had to be changed."""
         changed = 0
-        terms = await self.database.pool.repeat(partial(folded_terms, versions=self.versions))
+        terms = await self.database.pool.repeat(folded_terms, versions=self.versions)
         for start in range(0, len(terms), SLICE):
-            find = partial(
+            rows = await self.database.pool.repeat(
                 sql.folded_parts, collection=self.collection, terms=terms[start : start + SLICE], versions=self.versions
             )
-            rows = await self.database.pool.repeat(find)
             for parts in _in_batches([((row["term"], row["part"]), row["size"]) for row in rows]):
                 async with self._transaction("folded") as tx:
                     changed += await self._shorten(tx, parts)

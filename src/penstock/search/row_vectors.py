@@ -12,7 +12,6 @@ is large; then maintenance gives it an index (`needs_index`, `build_index`).
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -33,8 +32,6 @@ OWNERS = ("facts", "memos")  # tables whose rows have vectors; they are grouped 
 
 @dataclass(frozen=True)
 class RowVectors:
-    """The vectors of one table's rows by one model."""
-
     of: str  # facts or memos
     model: str
     schema: str = "public"  # of pgvector
@@ -140,7 +137,7 @@ async def build_missing_indexes(database: Database) -> int:
     """Build an index for each table that has grown large; how many were built."""
     built = 0
     for of in OWNERS:
-        for model in await database.pool.repeat(partial(models_of, of=of)):
+        for model in await database.pool.repeat(models_of, of=of):
             vectors = RowVectors(of, model)
             if await database.pool.repeat(vectors.needs_index):
                 await vectors.build_index(database)

@@ -118,7 +118,6 @@ class VectorTable:
 
 
 async def vector_schema(session: Session) -> str:
-    """The schema in which this database has pgvector."""
     extension = await sql.extension.first(session)
     return extension["schema"] if extension else "public"
 

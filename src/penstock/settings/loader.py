@@ -37,8 +37,6 @@ class LoadedSettings:
 
 @dataclass(frozen=True)
 class _Entry:
-    """One key as somebody wrote it, known or not."""
-
     key: str
     value: object = field(repr=False)
     written: str  # the key in its own spelling
@@ -51,7 +49,6 @@ class _Entry:
 
 
 def variable(key: str) -> str:
-    """The environment variable of a dotted key."""
     return "PENSTOCK_" + key.upper().replace(".", "__")
 
 

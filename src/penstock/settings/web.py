@@ -86,7 +86,6 @@ class FetchSettings(Section):
 
     @property
     def port_numbers(self) -> frozenset[int]:
-        """The ports as numbers."""
         return frozenset(map(int, _items(self.ports)))
 
     @property

@@ -62,7 +62,6 @@ def counter(name: str, documentation: str, labels: Sequence[str] = ()) -> Counte
 
 
 def gauge(name: str, documentation: str, labels: Sequence[str] = ()) -> Gauge:
-    """Something that goes up and down."""
     found = Gauge(_named(name), documentation, labels, registry=registry)
     describe("gauge", name, documentation, labels)
     return found

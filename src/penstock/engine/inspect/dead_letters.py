@@ -81,8 +81,6 @@ class RedrivePlan:
 
 @dataclass
 class Stage:
-    """The outcomes of the jobs of one stage."""
-
     done: int = 0
     failed_again: list[int] = field(default_factory=list)  # with a fingerprint that was redriven
     failed_otherwise: list[int] = field(default_factory=list)
@@ -210,19 +208,13 @@ def _sizes() -> Iterator[int]:
 async def _find(database: Database, selection: Selection) -> list[Any]:
     """Their numbers, fingerprints and attempts, oldest first."""
     return await database.pool.repeat(
-        lambda session: sql.dead_ids(
-            session,
-            ids=list(selection.ids),
-            fingerprint=selection.fingerprint,
-            kind=selection.kind,
-            most=MOST,
-        )
+        sql.dead_ids, ids=list(selection.ids), fingerprint=selection.fingerprint, kind=selection.kind, most=MOST
     )
 
 
 async def _find_unwanted(database: Database, ids: list[int]) -> list[int]:
     """Children of parents that are over: nobody would see their results."""
-    alive = await database.pool.repeat(lambda session: parents_alive(session, ids))
+    alive = await database.pool.repeat(parents_alive, ids)
     return sorted(child for child, parent_alive in alive.items() if not parent_alive)
 
 
@@ -236,14 +228,14 @@ def _describe_unwanted(ids: list[int]) -> str:
 
 async def _refuse_concurrent(database: Database, selection: Selection) -> None:
     """Two of them would take each other's failures for their own."""
-    holders = await database.pool.repeat(lambda session: holders_of(session, [selection.key]))
+    holders = await database.pool.repeat(holders_of, [selection.key])
     for job in holders.values():
         raise BadJob(f"Job {job} redrives them already: `penstock why {job}` says how far it is.")
 
 
 async def _refuse_unchanged(database: Database, ids: list[int]) -> None:
     """Nothing is refused if the failure's code is unknown, or no worker serves the kind."""
-    rows = await database.pool.repeat(lambda session: sql.codes_of_dead(session, ids=ids))
+    rows = await database.pool.repeat(sql.codes_of_dead, ids=ids)
     if rows and all(row["failed_in"] and row["served_by"] == [row["failed_in"]] for row in rows):
         codes = sorted({row["failed_in"] for row in rows})
         raise NothingChanged(
@@ -299,7 +291,7 @@ async def watch_stage(
 
 async def _check_ended(database: Database, ids: list[int], known: set[str], result: Stage) -> set[int]:
     """The jobs that have ended, counted in the result."""
-    rows = await database.pool.repeat(lambda session: sql.ended_of(session, ids=ids))
+    rows = await database.pool.repeat(sql.ended_of, ids=ids)
     ended = set()
     for row in rows:
         if row["fingerprint"] in known:

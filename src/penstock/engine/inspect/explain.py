@@ -58,7 +58,6 @@ class Explanation:
         return joined(self.subject, self.predicate, self.advice)
 
     def answer(self) -> dict[str, Any]:
-        """For JSON."""
         return {"sentence": self.sentence, "state": self.state, "evidence": self.evidence, "because": self.because}
 
 

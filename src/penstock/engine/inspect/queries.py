@@ -19,7 +19,7 @@ sql = statements(__file__)
 STATES = ("ready", "later", "running", "waiting", "dead")
 FEW = 2_000  # jobs of one state that are read from its index
 WINDOW = 50_000  # jobs that are read for one page
-MOST_COUNTED = 100_000  # jobs in one state
+MOST_COUNTED = 100_000  # jobs, or documents, in one state
 MOST_LANES = 200
 MOST_ROWS = 10_000  # in all, but some of each lane and priority
 LEAST_ROWS = 100
@@ -77,8 +77,6 @@ def _cut(found: Sequence[Record], most: int) -> JobPage:
 
 @dataclass(frozen=True)
 class WaitingLane:
-    """A lane with ready jobs."""
-
     queue: str
     kind: str
     fairness_key: str

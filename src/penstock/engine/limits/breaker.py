@@ -105,7 +105,6 @@ class Breaker:
         return False
 
     def note(self, signal: Signal, began: float, reason: str, *, probing: bool) -> None:
-        """A call has ended."""
         if probing:
             self._judge_probe(signal, reason)
         elif self.opened or began < self.changed_at:

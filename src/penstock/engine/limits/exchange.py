@@ -74,8 +74,6 @@ def _fill(bundles: int, wanted: dict[int, int], turn: int) -> tuple[dict[int, in
 
 
 class Limiters:
-    """All limits of one worker."""
-
     def __init__(
         self,
         limits: Limits | None = None,

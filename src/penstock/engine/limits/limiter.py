@@ -69,8 +69,6 @@ class AdaptiveLimit:
 
 @dataclass(slots=True, eq=False)
 class Permit:
-    """The permits of one caller."""
-
     limit: str
     amount: int
     began: float
@@ -79,8 +77,6 @@ class Permit:
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """A caller in the queue."""
-
     amount: int
     permit: "asyncio.Future[Permit]"
 

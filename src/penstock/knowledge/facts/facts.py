@@ -61,7 +61,6 @@ class ShownFact:
     entities: Sequence[Mention]
 
     def answer(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
@@ -186,13 +185,12 @@ class FoundFacts:
 
 
 async def find_facts(database: Database, models: "ModelOpener", question: Question) -> FoundFacts:
-    """The facts that answer best."""
     began = time.monotonic()
     hits: list[FactHit] = []
     more = False
     if question.collections and question.text.strip():
         numbers = [each.id for each in question.collections]
-        names = await database.pool.repeat(lambda session: sql.models_of(session, collections=numbers))
+        names = await database.pool.repeat(sql.models_of, collections=numbers)
         # A model that is not here any more is left out: words still find the facts.
         asked = await embed_question(models, question.text, [row["embedder"] for row in names], skip_missing=True)
         async with snapshot_transaction(database, SEARCH.depth) as tx:

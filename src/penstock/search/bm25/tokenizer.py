@@ -47,7 +47,6 @@ class Vocabulary:
         self._terms = Terms(language)
 
     def count(self, text: str) -> Counter[str]:
-        """How often each term is in the text."""
         # Words are counted before they become terms: a chunk has many words, and few different ones.
         if not text.isascii() and RUN.search(text):
             return Counter(word.term for word in self.split(text))

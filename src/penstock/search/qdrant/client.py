@@ -135,15 +135,12 @@ class Qdrant:
                 raise
 
     async def delete_versions(self, model: str, versions: Sequence[int]) -> None:
-        """Remove all points of these versions."""
         await self._delete(model, self._filter(versions=versions))
 
     async def delete_collection(self, model: str, collection: int) -> None:
-        """Remove all points of a collection of ours."""
         await self._delete(model, self._filter(collections=[collection]))
 
     async def delete_points(self, model: str, keys: Sequence[int | str]) -> None:
-        """Remove points by their numbers."""
         from qdrant_client import models
 
         for start in range(0, len(keys), self.settings.batch):

@@ -49,8 +49,6 @@ class TooFew(Exception):
 
 
 class QdrantQuery:
-    """Qdrant's answer to one question."""
-
     def __init__(self, qdrant: Qdrant | None, query: Query, depth: int) -> None:
         self.depth = depth
         self.fallback = ""

@@ -11,7 +11,6 @@ again: the version may have been deleted concurrently. No connection is held dur
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.database import Database, Session, statements
@@ -184,8 +183,9 @@ class QdrantDiff:
 
     async def compare(self, after: int) -> DiffPage:
         """The versions behind `after`, on both sides."""
-        list_page = partial(list_wanted, model=self._model, after=after, most=VERSIONS, collection=self._collection)
-        wanted = await self._database.pool.repeat(list_page)
+        wanted = await self._database.pool.repeat(
+            list_wanted, model=self._model, after=after, most=VERSIONS, collection=self._collection
+        )
         seen, end = await self._scroll(after)
         ends = [end, wanted[-1].version if len(wanted) == VERSIONS else None]
         upto = min((each for each in ends if each is not None), default=None)
@@ -244,8 +244,7 @@ class QdrantDiff:
     async def _ask_about(self, page: DiffPage, there: dict[int, dict[int, StoredPoint]]) -> None:
         """Of a version that search does not see, PostgreSQL says whether somebody is at work on it."""
         if there:
-            ask = partial(kept_among, model=self._model, versions=sorted(there))
-            kept = await self._database.pool.repeat(ask)
+            kept = await self._database.pool.repeat(kept_among, model=self._model, versions=sorted(there))
             page.orphans += [
                 chunk_key(version, ordinal)
                 for version, points in sorted(there.items())
@@ -265,8 +264,8 @@ class QdrantDiff:
     async def _write(self, lacking: Sequence[Discrepancy]) -> None:
         versions = [each.wanted.version for each in lacking]
         repeat = self._database.pool.repeat
-        still = await repeat(partial(wanted_among, model=self._model, versions=versions))
-        dimensions = await repeat(partial(dimensions_of, model=self._model))
+        still = await repeat(wanted_among, model=self._model, versions=versions)
+        dimensions = await repeat(dimensions_of, model=self._model)
         if dimensions is None:
             raise Transient(f"There are no vectors of the model {self._model} in PostgreSQL.")
         await self._qdrant.prepare(self._model, dimensions)
@@ -274,20 +273,21 @@ class QdrantDiff:
             if each.wanted.version in still:
                 for runs in _in_reads(runs_of(each.wanted.version, each.ordinals, most=READ)):
                     await self._qdrant.upsert(self._model, await self.read(each.wanted, runs))
-        kept = await repeat(partial(kept_among, model=self._model, versions=versions))
+        kept = await repeat(kept_among, model=self._model, versions=versions)
         if gone := sorted(still - kept):  # removed while we wrote
             await self._qdrant.delete_versions(self._model, gone)
 
     async def read(self, wanted: WantedVersion, runs: Sequence[ChunkRange]) -> list[Point]:
         """Points of a version, as PostgreSQL has them."""
-        read = partial(read_points, model=self._model, runs=runs, collection=wanted.collection, tenant=wanted.tenant)
-        return await self._database.pool.repeat(read)
+        return await self._database.pool.repeat(
+            read_points, model=self._model, runs=runs, collection=wanted.collection, tenant=wanted.tenant
+        )
 
     async def _remove(self, page: DiffPage) -> None:
         """A point of a version that search sees is here because it is behind its last chunk, which does not change."""
         versions, repeat = page.orphaned_versions, self._database.pool.repeat
-        kept = await repeat(partial(kept_among, model=self._model, versions=versions))
-        wanted = await repeat(partial(wanted_among, model=self._model, versions=versions))
+        kept = await repeat(kept_among, model=self._model, versions=versions)
+        wanted = await repeat(wanted_among, model=self._model, versions=versions)
         at_work = kept - wanted
         doomed = [key for key in page.orphans if isinstance(key, str) or split_key(key)[0] not in at_work]
         await self._qdrant.delete_points(self._model, doomed)

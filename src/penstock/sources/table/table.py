@@ -29,8 +29,6 @@ PAUSES = 9  # times as long as a check of the overlap took, it is not repeated
 
 @dataclass(slots=True)
 class RowBatch:
-    """Rows as messages."""
-
     messages: list[SourceMessage] = field(default_factory=list)
     last: RowKey | None = None
     rows: int = 0
@@ -88,7 +86,6 @@ class Reader:
         return [str(row[0]) for row in found], len(found) < KEYS
 
     async def count_unnumbered(self) -> int:
-        """Rows without a number."""
         async with self._connection.open() as (connection, queries):
             [[count]] = await connection.fetch(queries.unnumbered())
         return int(count)
