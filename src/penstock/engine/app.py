@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from penstock.database import Database, Session, open_database
 from penstock.engine.admission import Admission
@@ -25,7 +25,7 @@ from penstock.engine.claim import LaneKey, Lanes
 from penstock.engine.inspect.dead_letters import RedriveResult, Selection, discard, redrive
 from penstock.engine.inspect.explain import Explanation, explain_job
 from penstock.engine.job import JobId
-from penstock.engine.kinds import Call, Handler, Kind, Kinds, Scope, check_fairness_key, check_name
+from penstock.engine.kinds import Call, Handler, Kind, Kinds, P, R, Scope, check_fairness_key, check_name
 from penstock.engine.limits.declare import Limit, Limits
 from penstock.engine.queue import (
     Enqueuer,
@@ -44,7 +44,7 @@ from penstock.engine.trace_context import stamp_args, stamp_call
 from penstock.engine.version import code_version, note_code
 from penstock.engine.worker import Declarations, Worker
 from penstock.errors import BadJob, JobCancelled, JobDead, JobNotFound
-from penstock.settings import Settings, format_duration, load_settings, parse_duration
+from penstock.settings import Settings, check_arguments, format_duration, load_settings, parse_duration
 
 Duration = str | float | timedelta
 
@@ -53,6 +53,7 @@ class Penstock:
     """An application: its kinds of jobs, and its way to the database while it is open."""
 
     def __init__(self, *, role: str = "app", **settings: Any) -> None:
+        check_arguments(settings)
         self._overrides = settings
         self.role = role
         self._settings: Settings | None = None
@@ -78,10 +79,10 @@ class Penstock:
         scope: Scope | None = None,
         max_queue_size: int | None = None,
         uses: Mapping[str, int] | None = None,
-    ) -> Callable[[Handler], Kind]:
+    ) -> Callable[[Handler[P, R]], Kind[P, R]]:
         """Declare a handler; calling the result describes a job and runs nothing."""
 
-        def declare(handler: Handler) -> Kind:
+        def declare(handler: Handler[P, R]) -> Kind[P, R]:
             kind = self.kinds.declare(
                 Kind(
                     name or handler.__name__,
@@ -174,7 +175,7 @@ class Penstock:
 
     async def enqueue(
         self,
-        call: Call,
+        call: Call[R],
         *,
         unique: str | None = None,
         unique_for: Duration | None = None,
@@ -182,7 +183,7 @@ class Penstock:
         priority: int = 0,
         fairness_key: str = "default",
         tx: Any = None,
-    ) -> JobId:
+    ) -> JobId[R]:
         """Enqueue a job; with `tx`, in that transaction. A taken `unique` gives the job that has it, `created=False`."""
         delay = _duration("run_in", run_in)
         order = Order(stamp_call(call), fairness_key, priority, delay, unique, _duration("unique_for", unique_for))
@@ -198,13 +199,13 @@ class Penstock:
 
     async def enqueue_many(
         self,
-        calls: Iterable[Call],
+        calls: Iterable[Call[R]],
         *,
         priority: int = 0,
         fairness_key: str = "default",
         run_in: Duration | None = None,
         tx: Any = None,
-    ) -> list[JobId]:
+    ) -> list[JobId[R]]:
         """Enqueue many jobs: all of them or, if one cannot be kept, none."""
         several = list(calls)
         if not several:
@@ -222,7 +223,7 @@ class Penstock:
             wanted = [(kinds[name], number) for name, number in numbers.items()]
             await self._admission.admit(self.database, wanted, fairness_key, tx=tx)
 
-        async def insert(session: Any) -> list[JobId]:
+        async def insert(session: Any) -> list[JobId[R]]:
             return await insert_jobs(
                 session,
                 lanes=[lanes[call.kind.name] for call in several],
@@ -264,8 +265,17 @@ class Penstock:
 
     # -- waiting and changing ---------------------------------------------------------------------------------------
 
+    @overload
+    async def result(self, job_id: JobId[R], *, timeout: Duration | None = None) -> R: ...
+
+    @overload
+    async def result(self, job_id: int, *, timeout: Duration | None = None) -> Any: ...
+
     async def result(self, job_id: int, *, timeout: Duration | None = None) -> Any:
-        """What the handler returned. Raises JobDead, JobCancelled, JobNotFound, or TimeoutError; woken by notification."""
+        """Wait for the handler's result, as JSON kept it: a tuple comes as a list.
+
+        Raises JobDead, JobCancelled, JobNotFound, or TimeoutError; woken by notification.
+        """
         done = self.database.notifications.subscribe("penstock_done")
         seconds = None if timeout is None else parse_duration(timeout).total_seconds()
         try:

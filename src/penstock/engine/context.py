@@ -8,21 +8,21 @@ never calls it is settled by group commit after it returns.
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from typing import Any, Literal, TypeVarTuple, overload
 
 from opentelemetry.trace import Span
 from structlog.typing import FilteringBoundLogger
 
 from penstock.database import Pool, Session
-from penstock.engine.children import Gaps, run_map
+from penstock.engine.children import Gap, Gaps, run_map
 from penstock.engine.claim import FindLanes
 from penstock.engine.failpoint import STEP, reach
 from penstock.engine.job import Job, StopReason, encode_result
-from penstock.engine.kinds import Call, Kind
+from penstock.engine.kinds import Call, Kind, R
 from penstock.engine.limits.exchange import Limiters
 from penstock.engine.limits.limiter import NOTHING_SAID, WENT_WELL, Permit, read_end
 from penstock.engine.settle import Settler, finish, hold_fence, settled_before
@@ -32,6 +32,8 @@ from penstock.telemetry import is_traced, log, start_span
 
 PROGRESS_EVERY = 0.5  # seconds between writes of one job's progress
 STEP_REPORTED_AFTER = 0.3  # seconds that a step must last to be worth a write of its own
+
+Ts = TypeVarTuple("Ts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +161,33 @@ class Context:
             self._part.end()
             self._part = None
 
+    @overload
     async def step(
-        self, name: str, function: Callable[..., Any], *arguments: Any, version: int = 1, pure: bool = False
+        self,
+        name: str,
+        function: Callable[[*Ts], Awaitable[R]],
+        *arguments: *Ts,
+        version: int = 1,
+        pure: bool = False,
+    ) -> R: ...
+
+    @overload
+    async def step(
+        self,
+        name: str,
+        function: Callable[[*Ts], R],
+        *arguments: *Ts,
+        version: int = 1,
+        pure: bool = False,
+    ) -> R: ...
+
+    async def step(
+        self,
+        name: str,
+        function: Callable[[*Ts], Any],
+        *arguments: *Ts,
+        version: int = 1,
+        pure: bool = False,
     ) -> Any:
         """Run a part of the work once: a later attempt gets what it returned, JSON or bytes up to 8 MB.
 
@@ -173,6 +200,16 @@ class Context:
         self.end_part()
         self.progressed_at = time.monotonic()
         return result
+
+    @overload
+    async def map(
+        self, name: str, calls: Iterable[Call[R]], *, limit: int | None = None, gaps: Literal["refuse"] = "refuse"
+    ) -> list[R]: ...
+
+    @overload
+    async def map(
+        self, name: str, calls: Iterable[Call[R]], *, limit: int | None = None, gaps: Gaps
+    ) -> list[R | Gap]: ...
 
     async def map(
         self, name: str, calls: Iterable[Call], *, limit: int | None = None, gaps: Gaps = "refuse"

@@ -17,8 +17,9 @@ import traceback
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, Generic, Self
 
+from penstock.engine.kinds import R_co
 from penstock.errors import Permanent
 from penstock.telemetry import mask
 from penstock.text import storable
@@ -28,14 +29,14 @@ MESSAGE_MAX = 4_000
 RESULT_MAX = 8 * 2**20
 
 
-class JobId(int):
-    """The number of a job; `created` is False when a job with the same `unique` was there already."""
+class JobId(int, Generic[R_co]):
+    """The id of a job; `created` is False when a job with the same `unique` was there already. `R_co` is its result."""
 
     created = True
 
     @classmethod
-    def existing(cls, number: int) -> "JobId":
-        found = cls(number)
+    def existing(cls, job_id: int) -> Self:
+        found = cls(job_id)
         found.created = False
         return found
 

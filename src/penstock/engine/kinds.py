@@ -1,4 +1,8 @@
-"""The kinds of jobs that an application declares: a name, a handler, and how long and how often it may try."""
+"""The kinds of jobs that an application declares: a name, a handler, and how long and how often it may try.
+
+`Kind[P, R]` has the handler's parameters after the context and its result: a type checker checks the arguments of a call,
+and `Call[R]` carries the type of the result to `app.result` and `ctx.map`.
+"""
 
 import inspect
 import json
@@ -8,9 +12,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from string import Formatter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic
+
+from typing_extensions import ParamSpec, TypeVar
 
 from penstock.errors import BadJob, BadStep
+
+if TYPE_CHECKING:
+    from penstock.engine.context import Context
 
 ARGS_MAX = 1_000_000
 SCOPE_MAX = 500
@@ -18,25 +27,29 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}", re.IGNORECASE)
 
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # an escape, and not a backslash before u0000
 
-Handler = Callable[..., Awaitable[Any]]
+P = ParamSpec("P", default=...)
+R = TypeVar("R", default=Any)
+R_co = TypeVar("R_co", covariant=True, default=Any)
+
+Handler = Callable[Concatenate["Context", P], Awaitable[R]]
 Scope = str | Callable[..., str]  # a text with arguments in braces, or a function of them
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Generic[R_co]):
     """A description of a job: which kind, with which arguments. Making one runs nothing."""
 
-    kind: "Kind"
+    kind: "Kind[..., R_co]"
     args: str  # JSON, checked when the call was made
 
 
 @dataclass(frozen=True)
-class Kind:
+class Kind(Generic[P, R_co]):
     """A declared handler. Calling it makes a `Call`."""
 
     name: str
-    handler: Handler = field(repr=False)
+    handler: Handler[P, R_co] = field(repr=False)
     queue: str = "default"
     timeout: timedelta | None = None
     stall_after: timedelta | None = None
@@ -58,6 +71,11 @@ class Kind:
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
         ):
             raise BadJob(f"The handler of {self.name} must take the context first: async def {self.name}(ctx, …).")
+        for parameter in parameters[1:]:
+            if parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
+                raise BadJob(
+                    f"The handler of {self.name} takes {parameter} by position only: arguments are kept by their names."
+                )
         if self.retries < 0:
             raise BadJob(f"retries of {self.name} is {self.retries}: use 0 for a single try.")
         if isinstance(self.scope, str):
@@ -98,22 +116,27 @@ class Kind:
     def signature(self) -> inspect.Signature:
         return inspect.signature(self.handler)
 
-    def __call__(self, *unnamed: Any, **args: Any) -> Call:
-        if unnamed:
-            raise BadJob(
-                f"{self.name} takes its arguments by name, as in {self.name}(name=value): they are kept as JSON."
-            )
+    def __call__(self, *unnamed: P.args, **args: P.kwargs) -> Call[R_co]:
+        named = self._named(unnamed, args) if unnamed else args
         required, allowed = self._names
-        if not required <= args.keys() <= allowed:  # bind takes ten times as long, and has the better words
-            try:
-                self.signature.bind(None, **args)
-            except TypeError as error:
-                raise BadJob(f"{self.name} cannot be called like this: {error}.") from None
-        return Call(self, encode_args(self.name, args))
+        if not required <= named.keys() <= allowed:  # bind takes ten times as long, and has the better words
+            self._bind(**named)
+        return Call(self, encode_args(self.name, named))
+
+    def _named(self, unnamed: tuple[object, ...], args: Mapping[str, object]) -> dict[str, object]:
+        """Arguments that were given by position, under the names by which they are kept."""
+        self._bind(*unnamed, **args)
+        return dict(zip(list(self.signature.parameters)[1:], unnamed, strict=False)) | dict(args)
+
+    def _bind(self, *unnamed: object, **args: object) -> inspect.BoundArguments:
+        try:
+            return self.signature.bind(None, *unnamed, **args)
+        except TypeError as error:
+            raise BadJob(f"{self.name} cannot be called like this: {error}.") from None
 
     @cached_property
     def _names(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The parameters behind the context: those that a call must give, and those that it may."""
+        """The parameters after the context: those that a call must give, and those that it may."""
         given = [
             parameter
             for parameter in list(self.signature.parameters.values())[1:]
@@ -126,7 +149,7 @@ class Kind:
 class Kinds(dict[str, Kind]):
     """The kinds of one application, by name."""
 
-    def declare(self, kind: Kind) -> Kind:
+    def declare(self, kind: Kind[P, R]) -> Kind[P, R]:
         if kind.name in self:
             raise BadJob(f"There are two handlers for the kind {kind.name}: give one of them another name with name=….")
         self[kind.name] = kind

@@ -47,6 +47,8 @@ class _Entry:
     folder: Path  # where a relative path starts
 
     def spell(self, key: str) -> str:
+        if self.origin == "argument":
+            return key.replace(".", "__")
         return variable(key) if self.written.startswith("PENSTOCK_") else key
 
 
@@ -81,6 +83,14 @@ def load_settings(
         raise BadSetting("\n".join(mask_credentials(problem) for problem in problems))
     origins = {key: given[key].origin if key in given else "default" for key in FIELDS}
     return LoadedSettings(settings, origins | {key: entry.origin for key, entry in given.items() if key not in FIELDS})
+
+
+def check_arguments(overrides: Mapping[str, object]) -> None:
+    """Refuse overrides that are not settings, before any variable or file is read."""
+    problems: list[str] = []
+    _accepted(_argument_entries(overrides, Path()), problems)
+    if problems:
+        raise BadSetting("\n".join(mask_credentials(problem) for problem in problems))
 
 
 def _working_folder() -> Path:
@@ -127,7 +137,7 @@ def _environment_entries(environ: Mapping[str, str], folder: Path) -> Iterator[_
 def _argument_entries(overrides: Mapping[str, object], folder: Path) -> Iterator[_Entry]:
     for key, value in _pairs({name.replace("__", "."): value for name, value in overrides.items()}):
         if value is not None:
-            yield _Entry(key, value, key, f"{key} (argument)", "argument", folder)
+            yield _Entry(key, value, key.replace(".", "__"), f"{key} (argument)", "argument", folder)
 
 
 def _pairs(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
