@@ -327,9 +327,10 @@ class Penstock:
     async def pause(
         self, *, queue: str = "", kind: str = "", fairness_key: str = "", reason: str = "paused by hand"
     ) -> None:
-        """Claim nothing of this queue, kind or fairness key until `resume`; what runs goes on."""
+        """Claim nothing of this queue, kind or fairness key until `resume`; what runs goes on. An unknown name is refused."""
         what, name = _one_of(queue=queue, kind=kind, fairness_key=fairness_key)
-        await self.database.pool.repeat(lambda session: pause(session, what, name, reason))
+        declared = {"queue": {each.queue for each in self.kinds.values()}, "kind": set(self.kinds)}.get(what, set())
+        await self.database.pool.repeat(lambda session: pause(session, what, name, reason, declared=declared))
 
     async def resume(self, *, queue: str = "", kind: str = "", fairness_key: str = "") -> bool:
         """End a pause; False if there was none."""

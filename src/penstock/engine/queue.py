@@ -6,7 +6,7 @@ Otherwise enqueues of many coroutines go out together (`Enqueuer`).
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -18,7 +18,8 @@ from penstock.database import Database, Session, SqlConnection, statements
 from penstock.engine.claim import LaneKey, Lanes, wake_queues
 from penstock.engine.job import JobId
 from penstock.engine.kinds import Call, check_fairness_key
-from penstock.errors import BadJob, ConnectionLost, PenstockError
+from penstock.errors import BadJob, ConnectionLost, NotFound, PenstockError
+from penstock.text import did_you_mean, listed
 
 sql = statements(__file__)
 
@@ -196,9 +197,20 @@ async def cancel_running(tx: Session, ids: Sequence[int]) -> list[int]:
     return [row["id"] for row in await sql.cancel_running(tx, ids=list(ids))]
 
 
-async def pause(session: SqlConnection, what: str, name: str, reason: str) -> None:
-    """Let nothing of a queue, kind or fairness key be claimed; again changes the reason."""
+async def pause(session: SqlConnection, what: str, name: str, reason: str, *, declared: Collection[str] = ()) -> None:
+    """Let nothing of a queue, kind or fairness key be claimed; again changes the reason. An unknown name is refused."""
+    if name not in declared and not await sql.is_known.value(session, what=what, name=name):
+        names = {row["name"] for row in await sql.known_names(session, what=what)}
+        raise NotFound(_unknown(what, name, sorted(names.union(declared))))
     await sql.pause.run(session, what=what, name=name, reason=reason)
+
+
+def _unknown(what: str, name: str, known: list[str]) -> str:
+    if what == "fairness_key":
+        near = did_you_mean(name, known) or "Check its spelling."
+        return f"Fairness key {name} has never had a job or a schedule. {near}"
+    near = did_you_mean(name, known) or (f"Known: {listed(known, 10)}." if known else "No worker has declared any yet.")
+    return f"{what.capitalize()} {name} does not exist. {near}"
 
 
 async def resume(tx: Session, what: str, name: str) -> bool:

@@ -85,6 +85,38 @@ update penstock.jobs set cancelling = true
 where id = any (:ids::bigint[]) and state = 'running'
 returning id
 
+-- name: is_known
+-- Whether a queue, kind or fairness key has had a job or a schedule, or a worker of the last 7 days has declared it.
+select exists (
+  select
+  -- include: queue.sql known
+  where known.what = :what and known.name = :name
+)
+
+-- name: known_names
+-- The queues, kinds or fairness keys that there are; fairness keys can be many.
+select distinct known.name
+-- include: queue.sql known
+where known.what = :what order by known.name limit 10000
+
+-- name: known
+-- A fragment: the names of all lanes, schedules and workers.
+from (
+  select named.what, named.name
+  from penstock.lanes as lane
+  cross join lateral (values ('queue', lane.queue), ('kind', lane.kind), ('fairness_key', lane.fairness_key)) as named(what, name)
+  union all
+  select named.what, named.name
+  from penstock.schedules as schedule
+  cross join lateral (
+    values ('queue', schedule.queue), ('kind', schedule.kind), ('fairness_key', schedule.fairness_key)
+  ) as named(what, name)
+  union all
+  select 'queue', unnest(queues) from penstock.workers
+  union all
+  select 'kind', unnest(kinds) from penstock.workers
+) as known(what, name)
+
 -- name: pause
 insert into penstock.pauses (what, name, reason) values (:what, :name, :reason)
 on conflict (what, name) do update set reason = excluded.reason
