@@ -1,4 +1,4 @@
-"""Penstock: documents in, searchable knowledge out. Never stuck, never twice, never lost."""
+"""Penstock turns files into searchable knowledge: upload, extract, OCR, embed, search. Nothing lost, stuck or done twice."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

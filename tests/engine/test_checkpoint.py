@@ -10,7 +10,7 @@ import pytest
 from penstock.engine import Kind
 from penstock.engine.context import Context
 from penstock.engine.inspect.explain import explain_job
-from penstock.engine.job import Bury, Cancelled, Done, Failure, Release
+from penstock.engine.job import Cancelled, Dead, Done, Failure, Requeue
 from penstock.engine.running import execute
 from penstock.engine.steps import MOST, sql
 from penstock.errors import BadJob, BadStep, LeaseLost
@@ -46,7 +46,7 @@ async def attempt(job_queue: JobQueue, kind: Kind = nothing, **args: Any) -> tup
 
 async def again(job_queue: JobQueue, context: Context, worker: int) -> Context:
     """The same job in its next attempt."""
-    await job_queue.settle(worker, (context.job, Release()))
+    await job_queue.settle(worker, (context.job, Requeue()))
     [job] = await job_queue.claim(worker)
     return job_queue.context(job, worker, context.kind)
 
@@ -174,7 +174,7 @@ async def test_steps_go_with_the_handlers_own_end(job_queue: JobQueue) -> None:
 async def test_a_dead_job_keeps_its_steps_for_the_redrive(job_queue: JobQueue) -> None:
     context, worker = await attempt(job_queue)
     await context.step("add", Counter(), 1)
-    await job_queue.settle(worker, (context.job, Bury(failure)))
+    await job_queue.settle(worker, (context.job, Dead(failure)))
     assert await kept(job_queue) == ["add"]
 
 

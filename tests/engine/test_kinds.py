@@ -97,7 +97,7 @@ def test_a_handler_whose_arguments_have_no_names() -> None:
 def test_two_handlers_of_one_name() -> None:
     one = app()
     one.job(name="same")(make_kind().handler)
-    with pytest.raises(BadJob, match="two handlers for the kind same"):
+    with pytest.raises(BadJob, match="Kind same has two handlers"):
         one.job(name="same")(make_kind().handler)
 
 

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from penstock import Penstock
-from penstock.engine.job import Bury, Done, Failure
+from penstock.engine.job import Dead, Done, Failure
 from penstock.errors import NotFound
 from penstock.settings import DatabaseUrl
 from tests.engine.conftest import JobQueue, make_kind, nothing
@@ -188,7 +188,7 @@ async def test_what_is_dead_keeps_its_place_in_the_books(job_queue: JobQueue) ->
     [number] = await job_queue.enqueue()
     worker = await job_queue.worker()
     [job] = await job_queue.claim(worker)
-    await job_queue.settle(worker, (job, Bury(Failure("Permanent", "ValueError", "no", "trace", "f00"))))
+    await job_queue.settle(worker, (job, Dead(Failure("Permanent", "ValueError", "no", "trace", "f00"))))
     row = await job_queue.find(number)
     assert row["state"] == "dead"
     assert json.loads(row["error"])["message"] == "no"

@@ -157,7 +157,7 @@ def test_a_home_that_is_no_path(machine: Machine, home: str) -> None:
 def test_a_home_with_a_null_byte(machine: Machine) -> None:
     del machine.environ["PENSTOCK_HOME"]
     path = machine.write('home = "a\\u0000b"')
-    assert machine.refusal(config=path) == [f"home in {path}: This is no path. Name a folder, or remove it."]
+    assert machine.refusal(config=path) == [f"home in {path}: This is not a path. Name a folder, or remove it."]
 
 
 # Unknown keys

@@ -50,7 +50,7 @@ Duration = str | float | timedelta
 
 
 class Penstock:
-    """An application: its kinds of jobs, and its way to the database while it is open."""
+    """An application: its kinds of jobs, and its connection to the database while it is open."""
 
     def __init__(self, *, role: str = "app", **settings: Any) -> None:
         check_arguments(settings)
@@ -116,7 +116,7 @@ class Penstock:
         missed: str = "one",
         overlap: str = "allow",
     ) -> None:
-        """Declare a job for each tick of a rule; the workers of this application keep it up."""
+        """Declare a job for each tick of a rule; the workers of this application keep the schedule."""
         self.schedules.declare(
             Schedule.of(
                 name,
@@ -191,8 +191,8 @@ class Penstock:
             await self._admission.admit(self.database, [(call.kind, 1)], fairness_key, tx=tx, unique=unique)
         if tx is not None:
             ids = await self._lanes.ids(self.database, [order.lane])
-            [number] = await enqueue_orders(tx, ids, [order])
-            return number
+            [job_id] = await enqueue_orders(tx, ids, [order])
+            return job_id
         if self._enqueuer is None:
             raise RuntimeError("Penstock is not open: use it inside `async with app:`.")
         return await self._enqueuer.enqueue(order)
@@ -219,8 +219,8 @@ class Penstock:
         ids = await self._lanes.ids(self.database, ((kind.queue, kind.name, fairness_key) for kind in kinds.values()))
         lanes = {name: ids[kind.queue, name, fairness_key] for name, kind in kinds.items()}
         if any(self._admission.bounds(kind) for kind in kinds.values()):
-            numbers = Counter(call.kind.name for call in several)
-            wanted = [(kinds[name], number) for name, number in numbers.items()]
+            counts = Counter(call.kind.name for call in several)
+            wanted = [(kinds[name], count) for name, count in counts.items()]
             await self._admission.admit(self.database, wanted, fairness_key, tx=tx)
 
         async def insert(session: Any) -> list[JobId[R]]:
@@ -239,7 +239,7 @@ class Penstock:
             return await insert(own)
 
     async def lanes(self, wanted: Iterable[LaneKey]) -> Mapping[LaneKey, int]:
-        """The ids of lanes, for callers that insert jobs in a statement of their own; new ones are made."""
+        """The ids of lanes, for callers that insert jobs in a statement of their own; new lanes are added."""
         return await self._lanes.ids(self.database, wanted)
 
     async def add_schedule(
@@ -293,7 +293,7 @@ class Penstock:
         job = await self.database.pool.repeat(lambda session: find_job(session, job_id))
         if job is None:
             kept = format_duration(self.settings.engine.history_kept)
-            raise JobNotFound(f"There is no job {job_id}, or it ended more than {kept} ago (engine.history_kept).")
+            raise JobNotFound(f"Job {job_id} does not exist, or it ended more than {kept} ago (engine.history_kept).")
         match job["state"]:
             case "done":
                 return True, job["result"]
@@ -304,24 +304,24 @@ class Penstock:
         return False, None
 
     async def cancel(self, *job_ids: int, reason: str = "cancelled") -> list[int]:
-        """Cancel jobs; a running one stops with the next heartbeat of its worker. The numbers of those that were alive."""
+        """Cancel jobs; a running one stops with the next heartbeat of its worker. The ids of those that were alive."""
         async with self.database.pool.transaction() as tx:
             return await cancel_trees(tx, job_ids, reason)
 
     async def why(self, job_id: int) -> Explanation:
-        """Why a job is where it is: one sentence and the evidence."""
+        """Explain why a job is where it is: one sentence and the evidence."""
         return await self.database.pool.repeat(lambda session: explain_job(session, job_id))
 
     async def redrive(
         self, *job_ids: int, fingerprint: str | None = None, kind: str | None = None, force: bool = False
     ) -> RedriveResult:
-        """Give dead jobs another chance: 1, then 10, then all; it stops when the same failure returns."""
+        """Retry dead jobs: 1, then 10, then all; it stops when the same failure returns."""
         return await redrive(self.database, Selection(job_ids, fingerprint, kind), force=force)
 
     async def discard(
         self, *job_ids: int, reason: str, fingerprint: str | None = None, kind: str | None = None
     ) -> list[int]:
-        """Give dead jobs up; the numbers of those that were dead."""
+        """Discard dead jobs; the ids of those that were dead."""
         return await discard(self.database, Selection(job_ids, fingerprint, kind), reason)
 
     async def pause(
@@ -341,7 +341,7 @@ class Penstock:
     async def weigh(self, fairness_key: str, weight: int) -> None:
         """Give a fairness key this many jobs in a round where the others get one."""
         if not 1 <= weight <= 100:
-            raise BadJob(f"A weight of {weight} is out of range: use 1 to 100.")
+            raise BadJob(f"Invalid weight {weight}: use an integer from 1 to 100.")
         await self.database.pool.repeat(lambda session: weigh(session, fairness_key, weight))
 
     # -- working --------------------------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ class Penstock:
         lease: Duration = "15s",
         drain: Duration = "20s",
     ) -> None:
-        """Run jobs of the declared kinds until `stop` is set or the task is cancelled; then finish or release them."""
+        """Run jobs of the declared kinds until `stop` is set or the task is cancelled; then finish or requeue them."""
         worker = self.worker(concurrency=concurrency, lease=lease, drain=drain)
         stopping = stop or asyncio.Event()
         working = asyncio.create_task(worker.run(stopping), name="worker")
@@ -372,7 +372,7 @@ class Penstock:
         self.limits.check(self.kinds)
         slots = by_queue(self.kinds, concurrency)
         if not slots:
-            raise BadJob("There is nothing to work on: no job is declared for these queues.")
+            raise BadJob("No job is declared for these queues: declare one with @app.job, or correct the names.")
         return Worker(
             self.database,
             Declarations(self.kinds, self.schedules, self.limits),

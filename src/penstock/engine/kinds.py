@@ -82,11 +82,11 @@ class Kind(Generic[P, R_co]):
             self._check_scope(self.scope)
         if self.max_queue_size is not None and not is_count(self.max_queue_size):
             raise BadJob(
-                f"The maximum queue size of {self.name} is {self.max_queue_size!r}: use a whole number from 1 on."
+                f"The maximum queue size of {self.name} is {self.max_queue_size!r}: use an integer of at least 1."
             )
         for limit, amount in self.uses.items():
             if not is_count(amount):
-                raise BadJob(f"{self.name} uses {amount!r} permits of {limit}: use a whole number from 1 on.")
+                raise BadJob(f"{self.name} uses {amount!r} permits of {limit}: use an integer of at least 1.")
 
     def _check_scope(self, scope: str) -> None:
         parameters = set(list(self.signature.parameters)[1:])
@@ -101,7 +101,7 @@ class Kind(Generic[P, R_co]):
             )
 
     def scope_of(self, args: str) -> str | None:
-        """Where the steps of a job with these arguments are kept; None: with the job itself."""
+        """The scope under which steps of a job with these arguments are kept; None: the job itself."""
         if self.scope is None:
             return None
         named = {name: parameter.default for name, parameter in self.signature.parameters.items()} | json.loads(args)
@@ -151,7 +151,7 @@ class Kinds(dict[str, Kind]):
 
     def declare(self, kind: Kind[P, R]) -> Kind[P, R]:
         if kind.name in self:
-            raise BadJob(f"There are two handlers for the kind {kind.name}: give one of them another name with name=….")
+            raise BadJob(f"Kind {kind.name} has two handlers: give one of them another name with name=….")
         self[kind.name] = kind
         return kind
 
@@ -175,7 +175,7 @@ def encode_args(kind: str, args: dict[str, Any]) -> str:
 
 
 def check_name(what: str, name: str) -> str:
-    """Names of queues and kinds appear in commands, metrics and channels: letters, digits, dot, dash, underscore."""
+    """Check the name of a queue or kind: it appears in commands, metrics and channels."""
     if not NAME.fullmatch(name):
         raise BadJob(
             f"{name!r} cannot be the name of a {what}: use 1 to 63 letters, digits, dots, dashes and underscores."
@@ -184,12 +184,12 @@ def check_name(what: str, name: str) -> str:
 
 
 def is_count(number: object) -> bool:
-    """A whole number from 1 on that PostgreSQL can keep; True is none."""
+    """Whether it is an integer of at least 1 that PostgreSQL can keep; True is not one."""
     return isinstance(number, int) and not isinstance(number, bool) and 1 <= number < 2**31
 
 
 def check_fairness_key(name: object) -> str:
-    """A fairness key may be any short text, for it is somebody's name."""
+    """Check a fairness key: any short text, because it may be the name of a customer."""
     if isinstance(name, str) and name.isprintable() and 0 < len(name.encode()) <= 200:
         return name
     raise BadJob(f"{str(name)[:50]!r} cannot be a fairness key: use 1 to 200 bytes of printable text.")
