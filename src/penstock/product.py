@@ -113,7 +113,7 @@ class Product:
 
     @property
     def slots(self) -> dict[str, int]:
-        """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
+        """The slots of each queue. Documents: enough to keep all sandboxes busy, few enough that their texts fit in memory."""
         documents = 4 * self.settings.extraction.children + 4
         return {
             QUEUE: documents,

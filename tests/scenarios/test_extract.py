@@ -172,7 +172,7 @@ async def test_the_model_is_away_and_comes_back(product_processes: Reading) -> N
             "where kind = 'extract_window' and job.state = 'ready' and attempt = 0 order by job.id limit 1"
         )
         explained = await product_processes.product.app.why(waiting)
-        assert "waits for llm-main: its breaker is open since" in explained.sentence
+        assert "waits for llm-main: its breaker has been open since" in explained.sentence
         assert len(product_processes.chat.asked) == asked, "nobody asks while it is open"
         assert await product_processes.statements() == []
         product_processes.chat.usual = reads

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.session import Json, Most, ask, decoded, duration, print_facts, print_json, print_table, shortened
-from penstock.engine import Penstock, find_job, queues_of
+from penstock.engine import Penstock, find_job
 from penstock.engine.inspect import JobFilter, Selection, dead_by_cause, dead_jobs
 from penstock.engine.inspect import discard as discard_jobs
 from penstock.engine.inspect import list_jobs as list_live
@@ -224,17 +224,11 @@ def pause(
     """Claim nothing of a queue, a kind or a fairness key until resume; what runs goes on."""
     what, name = _chosen(queue, kind, fairness_key)
 
-    async def hold(penstock: Penstock) -> bool:
-        await penstock.pause(queue=queue, kind=kind, fairness_key=fairness_key, reason=reason)
-        return bool(await penstock.database.pool.repeat(queues_of, what, name))
-
-    known = ask(hold)
+    ask(lambda penstock: penstock.pause(queue=queue, kind=kind, fairness_key=fairness_key, reason=reason))
     if as_json:
-        print_json({"paused": {"what": what, "name": name, "reason": reason}, "known": known})
-        return
-    typer.echo(f"The {_spoken(what)} {name} is paused.")
-    if not known:
-        typer.echo(f"No job of such a {_spoken(what)} has been seen so far: check the name.", err=True)
+        print_json({"paused": {"what": what, "name": name, "reason": reason}})
+    else:
+        typer.echo(f"The {_spoken(what)} {name} is paused.")
 
 
 def resume(queue: Queue = "", kind: KindName = "", fairness_key: FairnessKey = "", as_json: Json = False) -> None:
