@@ -81,12 +81,13 @@ class Hit:
     media_type: str | None
     page: int | None
     chunk: Annotated[int, Field(description="Its number within the document.")]
-    start: Annotated[int, Field(description="Where in the page's text it begins.")]
-    stop: int
+    start: Annotated[int, Field(description="Where in the page's text it begins, in characters (Unicode code points).")]
+    stop: Annotated[int, Field(description="Where in the page's text it ends.")]
     heading: str
-    text: str
+    text: Annotated[str, Field(description="The passage; inside a table, the table's header stands before it.")]
     highlights: Annotated[
-        list[tuple[int, int]], Field(description="Words of the question: from and before which character.")
+        list[tuple[int, int]],
+        Field(description="The meaningful words of the question: from and before which character of `text`."),
     ]
     score: float
     packet: Annotated[int | None, Field(description="The packet that the document came in.")] = None
