@@ -1,4 +1,4 @@
-"""Hits as they are shown: text, place, document, highlighted words, the chunks around. Checks the phrases of a question."""
+"""Hits as they are shown: text, place, document, highlighted words, neighbouring chunks. Checks the phrases of a question."""
 
 import re
 from collections import defaultdict

@@ -115,7 +115,7 @@ class Vocabulary:
 
 
 class Terms(dict[str, str]):
-    """The term of each word that was seen."""
+    """A cache: the term of each word."""
 
     def __init__(self, language: str) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class Terms(dict[str, str]):
 
 @cache
 def vocabulary(language: str) -> Vocabulary:
-    """The one of this process; a language that has no stemmer keeps its endings."""
+    """The vocabulary of a language, made once per process. A language without a stemmer keeps its endings."""
     return Vocabulary(language)
 
 
@@ -180,7 +180,7 @@ def _has_run(word: str) -> bool:
 def _pattern(text: str) -> re.Pattern[str]:
     if text.isascii():
         return ASCII_WORD
-    # Marks are rare, and looking for them behind each word takes five times as long as all the rest.
+    # Marks are rare, and a pattern that looks for them after each word takes five times as long as all the rest.
     return PLAIN_WORD if _marks().isdisjoint(text) else _any_word()
 
 
