@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 sql = statements(__file__)
 
 STREAMS = 1_000  # that are searched by meaning when none is named: those that were last written to
-SEARCH = RowSearch("memos", depth=200, looked_at=200, weight=1.0, least=0.0)
+SEARCH = RowSearch("memos", depth=200, candidates=200, weight=1.0, least=0.0)
 SHOWN = 500  # characters of a message that are shown with a memo
 
 

@@ -234,7 +234,7 @@ class ReembedCollection:
             if len(live) < len(versions):
                 kept = np.isin(page.versions, list(live))
                 rows = vector_rows(page.versions[kept], page.ordinals[kept], goal.collection, vectors[kept])
-            await goal.table.copy(tx, rows, folded=goal.folded)
+            await goal.table.copy(tx, rows, compacted=goal.folded)
             reach(f"{STEP}reembed-write", tx)
         reach(f"{STEP}reembed-written")
         goal.done += len(page.texts)

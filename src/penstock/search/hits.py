@@ -1,4 +1,4 @@
-"""Hits as they are shown: text, place, document, highlighted words, the chunks around. Checks the phrases of a question."""
+"""Hits as they are shown: text, place, document, highlighted words, neighbouring chunks. Checks the phrases of a question."""
 
 import re
 from collections import defaultdict
@@ -51,9 +51,9 @@ async def _neighbours(
 
 
 def highlight(text: str, question: str, words: Vocabulary) -> list[tuple[int, int]]:
-    """The places of the question's words in the text, in order and without overlap."""
+    """The places of the question's meaningful words in the text, in order and without overlap."""
     found: list[tuple[int, int]] = []
-    for start, stop in words.places(text, set(words.ask(question))):
+    for start, stop in words.places(text, words.meaningful(question)):
         if found and start < found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], stop))
         else:

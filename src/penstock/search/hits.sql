@@ -7,7 +7,7 @@ from unnest(:versions::bigint[], :ordinals::int[]) with ordinality as asked(vers
 join penstock.chunks as chunk on chunk.version_id = asked.version_id and chunk.ordinal = asked.ordinal
 join penstock.documents as document on document.live_id = asked.version_id
 join penstock.collections as collection on collection.id = document.collection_id
--- Of a document that came in a packet, where the passage stands in the consolidated PDF that is found now.
+-- For a document of a packet: where the passage stands in the live consolidated PDF.
 left join (
   penstock.packet_documents as sourced
   join penstock.packets as packet on packet.version_id = sourced.version_id

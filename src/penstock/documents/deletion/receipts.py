@@ -33,7 +33,7 @@ TABLES = (
     "chunks",
     "vectors",
     "postings",
-    "tail",
+    "delta",
     "hidden",
     "versions",
     "pages",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 sql = statements(__file__)
 
-SEARCH = RowSearch("facts", depth=200, looked_at=600)  # some may be of versions or extractions that are hidden
+SEARCH = RowSearch("facts", depth=200, candidates=600)  # some may be of versions or extractions that are hidden
 AROUND = 300  # characters of the page before and after a quote
 ENDS = ".!?。\n"
 
@@ -208,7 +208,7 @@ async def _rank(tx: Session, question: Question, asked: "Mapping[str, NDArray[np
         question=question.text,
         languages=[each.language for each in question.collections],
         collections=collections,
-        most=SEARCH.looked_at,
+        most=SEARCH.candidates,
     )
 
     async def visible(ids: list[int]) -> set[int]:
