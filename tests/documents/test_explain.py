@@ -114,11 +114,15 @@ async def test_it_was_cancelled_or_deleted_or_abandoned(document_queue: Document
     because, sentence = await why(document_queue, made.id)
     assert because == "deleted"
     assert "was deleted at 20" in sentence
-    assert f"not removed yet. `penstock restore {made.id}`" in sentence
+    assert f" UTC. To bring it back: `penstock restore {made.id}`." in sentence
+    await delete_document(document_queue.app, made.id, now=True)
+    assert (await why(document_queue, made.id))[1].endswith(
+        "is being removed. This cannot be undone: add it again to have it back."
+    )
     await remove_deleted(document_queue.app.database, document_queue.store)
     because, sentence = await why(document_queue, made.id)
     assert because == "deleted"
-    assert f"removed; nothing was left of it when looking again (`penstock receipt {made.id}`)" in sentence
+    assert f"its removal is complete and verified (`penstock documents receipt {made.id}`)" in sentence
     with pytest.raises(NotFound, match="no document 999"):
         await explain_document(document_queue.app, 999)
 

@@ -2,6 +2,7 @@
 
 from penstock.documents.collections import (
     Collection,
+    CollectionDeletion,
     change_collection,
     create_collection,
     delete_collection,
@@ -9,6 +10,7 @@ from penstock.documents.collections import (
     find_collection,
     find_collection_by_id,
     list_collections,
+    restore_collection,
 )
 from penstock.documents.deletion.delete import BulkDeletion, Matching, delete_matching, find_matching, restore_document
 from penstock.documents.deletion.purge import (
