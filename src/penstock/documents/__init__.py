@@ -36,6 +36,7 @@ from penstock.documents.document import (
 from penstock.documents.explain import explain_anything, explain_document
 from penstock.documents.inbox import (
     COUNTED_TO,
+    FROM_API,
     POISON,
     WORKER,
     Inbox,
@@ -53,6 +54,7 @@ from penstock.documents.inbox import (
     list_unreported,
     load_message,
     mark_taken,
+    message_kind,
     note_reported,
     tell_source,
 )
@@ -99,7 +101,6 @@ from penstock.documents.names import (
 )
 from penstock.documents.notify import Notifier, watch_changes
 from penstock.documents.packets import (
-    FROM_API,
     MergedDocument,
     Packet,
     PacketDocument,
