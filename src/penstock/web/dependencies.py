@@ -201,7 +201,7 @@ async def _document(
     if caller.principal.collections is not None:
         found = await show_document(caller.app, id, tenant=caller.tenant)
         if not caller.principal.sees(found.collection_id):
-            raise NotFound(f"There is no document {id}.")
+            raise NotFound(f"Document {id} does not exist.")
     return id
 
 
@@ -225,7 +225,7 @@ async def _packet(
     if caller.principal.collections is not None:
         found = await find_collection(caller.app, waiting.collection, tenant=caller.tenant)
         if not caller.principal.sees(found.id):
-            raise NotFound(f"There is no packet {id}.")
+            raise NotFound(f"Packet {id} does not exist.")
     return waiting
 
 
