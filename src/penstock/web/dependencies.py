@@ -124,6 +124,11 @@ class Caller:
             told.evidence = {key: value for key, value in told.evidence.items() if key != "job"}
         return told
 
+    def needs_scope(self, scope: str) -> None:
+        if not self.principal.may(scope):
+            allowed = ", ".join(sorted(self.principal.scopes))
+            raise NotAllowed(f"This needs a key with the scope {scope}; this one has {allowed}.")
+
     def needs_all_collections(self, what: str) -> None:
         if self.principal.collections is not None:
             raise NotAllowed(f"This key is for some collections alone, and cannot {what}.")
@@ -134,9 +139,7 @@ async def _caller(
 ) -> Caller:
     caller = _caller_of(request)
     for scope in needed.scopes:
-        if not caller.principal.may(scope):
-            allowed = ", ".join(sorted(caller.principal.scopes))
-            raise NotAllowed(f"This needs a key with the scope {scope}; this one has {allowed}.")
+        caller.needs_scope(scope)
     return caller
 
 
@@ -204,7 +207,7 @@ async def _document(
     if caller.principal.collections is not None:
         found = await show_document(caller.app, id, tenant=caller.tenant)
         if not caller.principal.sees(found.collection_id):
-            raise NotFound(f"There is no document {id}.")
+            raise NotFound(f"Document {id} does not exist.")
     return id
 
 
@@ -228,10 +231,13 @@ async def _packet(
     if caller.principal.collections is not None:
         found = await find_collection(caller.app, waiting.collection, tenant=caller.tenant)
         if not caller.principal.sees(found.id):
-            raise NotFound(f"There is no packet {id}.")
+            raise NotFound(f"Packet {id} does not exist.")
     return waiting
 
 
+RemoveNow = Annotated[
+    bool, Query(description="Remove it at once, without a chance to restore it; needs the admin scope.")
+]
 DocumentId = Annotated[int, Depends(_document)]
 PacketId = Annotated[int | WaitingPacket, Depends(_packet)]
 CollectionName = Annotated[str, Depends(_collection)]

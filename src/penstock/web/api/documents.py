@@ -18,6 +18,7 @@ from penstock.web.dependencies import (
     Limit,
     Page,
     Reads,
+    RemoveNow,
     Why,
     Writes,
     cut,
@@ -72,7 +73,7 @@ async def find_document(caller: Reads, collection: CollectionName, name: str) ->
     name = documents.check_document_name(name)
     found = await documents.find_document(caller.app, f"{collection}/{name}", tenant=caller.tenant)
     if (found.collection, found.name) != (collection, name):  # a name may have slashes itself
-        raise NotFound(f"There is no document {name} in the collection {collection}.")
+        raise NotFound(f"Document {name} does not exist in collection {collection}.")
     return found
 
 
@@ -155,9 +156,15 @@ async def cancel_document(caller: Writes, id: DocumentId) -> documents.Document:
 
 
 @routes.delete("/{id}", status_code=202)
-async def delete_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
-    """Take it out of search and lists at once, with its members; the bytes follow later."""
-    changed = await documents.delete_document(caller.app, id, by=caller.principal.name, tenant=caller.tenant)
+async def delete_document(
+    caller: Writes,
+    id: DocumentId,  # noqa: A002
+    now: RemoveNow = False,
+) -> Document:
+    """Take it out of search and lists at once, with its members; they can be restored until `restorable_until`."""
+    if now:
+        caller.needs_scope("admin")
+    changed = await documents.delete_document(caller.app, id, by=caller.principal.name, now=now, tenant=caller.tenant)
     caller.product.notifier.notify()
     return changed
 
@@ -179,14 +186,19 @@ class DeletionFilter(BaseModel):
     name_glob: str | None = Field(
         None, max_length=1024, description="Only names like this: * is any text, ? any one character."
     )
-    all: bool = Field(False, description="Without any condition, this must be said.")
+    all: bool = Field(False, description="All documents of the collection; required when there is no condition.")
     limit: int = Field(1000, ge=1, le=1000, description="Documents that are deleted at once; ask again for the rest.")
     reason: str = Field("deleted by a filter", max_length=1000, description="For the receipts.")
+    now: bool = Field(
+        False, description="Remove them at once, without a chance to restore them; needs the admin scope."
+    )
 
 
 @deletion_routes.post("/documents/delete", status_code=202)
-async def delete_documents(caller: Writes, wanted: DeletionFilter) -> documents.BulkDeletion:
-    """Delete the documents of a collection that match, with what is inside of them."""
+async def delete_documents(caller: Writes, wanted: DeletionFilter) -> BulkDeletion:
+    """Delete the documents of a collection that match, with their members."""
+    if wanted.now:
+        caller.needs_scope("admin")
     await caller.find_collection(wanted.collection)
     done = await documents.delete_matching(
         caller.app,
@@ -203,6 +215,7 @@ async def delete_documents(caller: Writes, wanted: DeletionFilter) -> documents.
         most=wanted.limit,
         by=caller.principal.name,
         reason=wanted.reason,
+        now=wanted.now,
         tenant=caller.tenant,
     )
     caller.product.notifier.notify()
@@ -210,8 +223,8 @@ async def delete_documents(caller: Writes, wanted: DeletionFilter) -> documents.
 
 
 @deletion_routes.post("/documents/{id}/restore", status_code=202)
-async def restore_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
-    """Bring back a deleted document and what was deleted with it, while documents.restore_within lasts."""
+async def restore_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A002
+    """Bring back a deleted document and what was deleted with it; possible until `restorable_until`."""
     restored = await documents.restore_document(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()
     return restored
@@ -224,8 +237,8 @@ async def show_receipt(caller: Reads, id: DocumentId) -> documents.Receipt:  # n
 
 
 @deletion_routes.get("/receipts")
-async def list_receipts(caller: Reads, after: AfterNumber = 0, limit: Limit = 100) -> Page[documents.Receipt, int]:
-    """Receipts by the numbers of their documents."""
+async def list_receipts(caller: Reads, after: AfterNumber = 0, limit: Limit = 100) -> Page[Receipt, int]:
+    """Receipts by the ids of their documents."""
     caller.needs_all_collections("list receipts")
     found = await documents.list_receipts(caller.app, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(found, limit, lambda each: each.document)

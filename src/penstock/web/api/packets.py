@@ -267,7 +267,7 @@ async def show_packet(caller: Reads, id: PacketId) -> PacketDetails:  # noqa: A0
     document = await documents.show_document(app, id, tenant=caller.tenant)
     packets = await app.database.pool.repeat(show_packets, [id], tenant=caller.tenant)
     if id not in packets:
-        raise NotFound(f"There is no packet {id}.")
+        raise NotFound(f"Packet {id} does not exist.")
     return PacketDetails.of(document, packets[id])
 
 

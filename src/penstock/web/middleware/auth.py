@@ -122,7 +122,7 @@ class Authenticator:
         # For a document that is not there, too: the answer is the same.
         check_link(signing.secrets, token, method=method, document=document, tenant=tenant or "", now=signing.now)
         if tenant is None:
-            raise NotFound(f"There is no document {document}.")
+            raise NotFound(f"Document {document} does not exist.")
         return Principal(tenant, frozenset({"read"}), "a link")
 
     def _local(self, scope: Scope, headers: Headers) -> Principal:

@@ -74,7 +74,7 @@ async def show_document(
         if document.status != "deleted"
         else [],
         members=members,
-        restorable=bool(app.settings.documents.restore_within),
+        restorable=document.restorable_until is not None,
         packet=packets.get(id),
     )
 
