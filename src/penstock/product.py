@@ -52,10 +52,10 @@ class Product:
         self.app.job(queue=QUEUE, timeout="1h", retries=3, max_queue_size=limits.waiting)(preparing.prepare_document)
         self.app.job(queue=QUEUE, timeout="1h", retries=3)(preparing.ocr_pages)
         preparing.ocr_call = self.app.kinds["ocr_pages"]
-        taking = HandleMessage(self.inbox, self.fetcher, self.packets, self.notifier)
+        taking = pipelines.HandleMessage(self.inbox, self.fetcher, self.packets, self.notifier)
         for source in (FROM_API, *self.settings.sources):
             self.app.job(name=message_kind(source), queue=INBOX_QUEUE, timeout="1h", retries=5)(taking.take_message)
-        packing = PreparePacket(self.app, self.store, self.sandboxes, preparing, self.notifier)
+        packing = pipelines.PreparePacket(self.app, self.store, self.sandboxes, preparing, self.notifier)
         self.app.job(queue=QUEUE, timeout="6h", retries=3, max_queue_size=limits.waiting)(packing.prepare_packet)
         pipelines.declare_crawls(self.app, self.fetcher, self.sandboxes, self.intake, self.notifier)
         removal = pipelines.RemoveDocuments(self.app, self.store)

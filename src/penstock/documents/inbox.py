@@ -384,7 +384,7 @@ def checked_id(given: str) -> str:
 
 async def explain_message(app: Penstock, message: int, *, tenant: str = "default") -> Explanation | None:
     """Explain the state of a message; None if it does not exist."""
-    row = await app.database.pool.repeat(partial(sql.show_message.first, message=message, tenant=tenant))
+    row = await app.database.pool.repeat(sql.show_message.first, message=message, tenant=tenant)
     if row is None:
         return None
     facts = dict(row) | {"error": None if row["error"] is None else json.loads(row["error"])}
@@ -427,7 +427,7 @@ async def find_message(app: Penstock, reference: str, *, tenant: str = "default"
     if not message:
         return None
     found: int | None = await app.database.pool.repeat(
-        partial(sql.match_message.value, source=source, message_id=message, tenant=tenant)
+        sql.match_message.value, source=source, message_id=message, tenant=tenant
     )
     return found
 

@@ -297,7 +297,7 @@ class Trigger:
 
     async def publish_trigger(self, ctx: Context, collection: str, document: int, kind: str) -> str:
         """Publish a document, if it still waits for a worker; dropped after a few tries, because workers poll as well."""
-        queued = await self._app.database.pool.repeat(partial(sql.is_queued.value, document=document))
+        queued = await self._app.database.pool.repeat(sql.is_queued.value, document=document)
         if not queued:
             return "not needed"
         try:

@@ -50,7 +50,7 @@ class HandleMessage:
 
     async def take_message(self, ctx: Context, message: int) -> dict[str, Any] | None:
         """Create the document, packet or memo of a message, once."""
-        row = await self._app.database.pool.repeat(partial(load_message, message=message))
+        row = await self._app.database.pool.repeat(documents.load_message, message=message)
         if row is None or row["state"] == "taken" or row["job_id"] != ctx.job.id:  # a newer content has its own job
             return None
         chosen = self._settings_of(row)
@@ -123,7 +123,7 @@ class HandleMessage:
         return {"document": document}
 
     async def _note_taken(self, tx: Any, row: Record, document: int | None) -> None:
-        if not await mark_taken(tx, row["id"], row["number"], document):
+        if not await documents.mark_taken(tx, row["id"], row["number"], document):
             raise BadMessage(f"Message {row['id']} came with other content meanwhile, which has a job of its own.")
 
     async def _settle(self, unneeded: Sequence[str]) -> None:
@@ -161,8 +161,8 @@ class HandleMessage:
         return {"packet": done.accepted.id}
 
     async def _gather(
-        self, ctx: Context, row: Record, chosen: SourceSettings, references: Sequence[Reference]
-    ) -> list[PacketFile]:
+        self, ctx: Context, row: Record, chosen: SourceSettings, references: Sequence[documents.Reference]
+    ) -> list[documents.PacketFile]:
         """The bytes of all documents, some at a time; a document that cannot be fetched has the reason instead."""
         turns = asyncio.Semaphore(self._app.settings.packet.fetch_at_once)
 

@@ -47,7 +47,7 @@ class RemoveDocuments:
 
     async def call(self) -> bool:
         """Enqueue the job, if there is something to do and no job yet."""
-        if not await is_anything_due(self._app.database):
+        if not await documents.is_anything_due(self._app.database):
             return False
         job = await self._enqueue()
         # A dead one has the key, and would keep it for ever: its failure stays in the history, and another one tries.
@@ -127,9 +127,9 @@ class RedriveDeadLetters:
         self._notifier = notifier
         self._kind = app.job(queue=REDRIVE_QUEUE, timeout="3d", retries=10)(self.redrive_jobs)
 
-    async def start(self, selection: Selection, *, force: bool = False) -> RedriveStart:
+    async def start(self, selection: inspect.Selection, *, force: bool = False) -> RedriveStart:
         """Raises NothingChanged unless forced, before anything is enqueued."""
-        plan = await plan_redrive(self._app.database, selection, force=force)
+        plan = await inspect.plan_redrive(self._app.database, selection, force=force)
         if not plan.attempts:
             return RedriveStart(None, 0)
         call = self._kind(ids=list(selection.ids), fingerprint=selection.fingerprint, kind=selection.kind)
@@ -140,7 +140,7 @@ class RedriveDeadLetters:
         self, ctx: Context, ids: list[int], fingerprint: str | None = None, kind: str | None = None
     ) -> dict[str, Any]:
         """Go through the stages; the outcome, and a sentence about it."""
-        selection = Selection(tuple(ids), fingerprint, kind)
+        selection = inspect.Selection(tuple(ids), fingerprint, kind)
 
         async def make_plan() -> dict[str, Any]:
             return (await inspect.plan_redrive(self._app.database, selection, force=True)).as_json()

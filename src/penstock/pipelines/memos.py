@@ -128,7 +128,9 @@ class MakeMemos:
         raw = await ctx.step("embed", embed, model.name, texts, pure=True)
         return np.frombuffer(raw, dtype=np.float32).reshape(len(texts), model.dimensions)
 
-    async def _compare(self, ctx: Context, stream: int, texts: list[str], vectors: "NDArray[np.float32]") -> list[Pair]:
+    async def _compare(
+        self, ctx: Context, stream: int, texts: list[str], vectors: "NDArray[np.float32]"
+    ) -> list[memos.Pair]:
         """Pairs of similar memos about which the model is asked; kept, because the question must stay the same."""
         chosen = self._chosen
 
@@ -187,7 +189,7 @@ class MakeMemos:
 
     async def _order_removals(self, ctx: Context) -> None:
         """Enqueue the removal of streams whose job was cancelled or discarded."""
-        rows = await self._app.database.pool.repeat(partial(deleted_streams, most=PAGE))
+        rows = await self._app.database.pool.repeat(memos.deleted_streams, most=PAGE)
         if rows:
             orders = [
                 Order(

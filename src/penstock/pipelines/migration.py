@@ -207,7 +207,7 @@ class ReembedCollection:
         if spans:
             yield await self._read(spans)
 
-    async def _gaps(self, goal: Goal, live: LiveVersion, there: int) -> list[tuple[int, int]]:
+    async def _gaps(self, goal: Goal, live: documents.LiveVersion, there: int) -> list[tuple[int, int]]:
         """The ranges of chunks without a vector."""
         if there == live.chunks:
             return []

@@ -85,10 +85,8 @@ class PublishPoints:
     async def publish_points(self, ctx: Context, document: int, version: int) -> None:
         """Write the points of a version, and of all that wait with it; count them; then let search see them."""
         repeat = self._app.database.pool.repeat
-        waiting = await repeat(partial(load_pending, head=version))
-        found = [
-            (each, await repeat(partial(load_work, document=each.document, version=each.version))) for each in waiting
-        ]
+        waiting = await repeat(load_pending, head=version)
+        found = [(each, await repeat(load_work, document=each.document, version=each.version)) for each in waiting]
         # A version that was deleted or replaced meanwhile is left out; without the first one, there is nothing to do.
         ready = [(each, _as_prepared(work, each)) for each, work in found if work is not None]
         if not any(each.version == version for each, _ in ready):

@@ -87,7 +87,7 @@ class BusSource:
             try:
                 taken = await take(self._context, batch, patience=PATIENCE)
             except PenstockError:  # the fault is on this side: other workers may have them at once
-                await self._requeue(receiver, [each.delivery for each in waiting])
+                await self._requeue(receiver, came[settled:])
                 raise
             await self._settle(receiver, taken)
             settled += len(batch)

@@ -159,7 +159,7 @@ async def restorable_until(app: Penstock) -> datetime | None:
     grace = app.settings.documents.restore_within
     if not grace:
         return None
-    until: datetime = await app.database.pool.repeat(partial(sql.restorable_until.value, grace=grace))
+    until: datetime = await app.database.pool.repeat(sql.restorable_until.value, grace=grace)
     return until
 
 
@@ -174,8 +174,9 @@ async def find_matching(app: Penstock, wanted: Matching, *, most: int = 1000, te
     for time in (wanted.since, wanted.until):
         if time is not None and time.tzinfo is None:
             raise BadValue(f"The time {time} has no time zone: add one, as in 2026-11-16T08:00:00Z.")
-    known = partial(sql.find_collection.value, tenant=tenant, name=check_collection_name(wanted.collection))
-    collection = await app.database.pool.repeat(known)
+    collection = await app.database.pool.repeat(
+        sql.find_collection.value, tenant=tenant, name=check_collection_name(wanted.collection)
+    )
     if collection is None:
         raise no_such_collection(wanted.collection)
     rows = await app.database.pool.repeat(

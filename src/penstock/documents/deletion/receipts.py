@@ -164,8 +164,8 @@ async def _count_left(
             if row["collection_id"] == collection
             for version in row["version_ids"]
         }
-        query = partial(count_rows, collection=collection, versions=sorted(owners))
-        for version, counted in (await database.pool.repeat(query)).items():
+        rows_of = await database.pool.repeat(count_rows, collection=collection, versions=sorted(owners))
+        for version, counted in rows_of.items():
             found[owners[version]].update(counted)
     return found
 

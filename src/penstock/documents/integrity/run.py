@@ -168,7 +168,7 @@ async def _fail(database: Database, documents: list[int]) -> int:
             )
             for row in rows
         ]
-        await note_repaired(tx, "jobs", found, "It is marked as failed, and can be retried.")
+        await finding.note_repaired(tx, "jobs", found, "It is marked as failed, and can be retried.")
     return len(rows)
 
 

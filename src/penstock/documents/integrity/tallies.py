@@ -47,7 +47,7 @@ class TallyCheck:
 
     async def _walk(self, collection: int) -> Record | None:
         """What the counts of a large collection lack; None also when it was changed meanwhile."""
-        mark: str = await self._database.pool.repeat(partial(sql.mark.value, collection=collection))
+        mark: str = await self._database.pool.repeat(sql.mark.value, collection=collection)
         after = 0
         sums: dict[str, Any] = dict.fromkeys(WHAT, 0)
         while True:

@@ -30,18 +30,10 @@ from penstock.engine.limits import list_limits
 from penstock.operations.doctor import engine
 from penstock.operations.doctor.disk import LEAST_FREE, examine_blobs, examine_disks
 from penstock.operations.doctor.engine import (
-    DIRECT_URL,
-    examine_age,
-    examine_breakers,
-    examine_dead,
-    examine_declared,
     examine_fleet,
-    examine_limits,
     examine_lost,
-    examine_pauses,
     examine_pools,
     examine_reported_notifications,
-    examine_schedules,
     examine_unserved,
 )
 from penstock.operations.doctor.external import (

@@ -160,7 +160,7 @@ async def delete_document(
     caller: Writes,
     id: DocumentId,  # noqa: A002
     now: RemoveNow = False,
-) -> Document:
+) -> documents.Document:
     """Take it out of search and lists at once, with its members; they can be restored until `restorable_until`."""
     if now:
         caller.needs_scope("admin")
@@ -195,7 +195,7 @@ class DeletionFilter(BaseModel):
 
 
 @deletion_routes.post("/documents/delete", status_code=202)
-async def delete_documents(caller: Writes, wanted: DeletionFilter) -> BulkDeletion:
+async def delete_documents(caller: Writes, wanted: DeletionFilter) -> documents.BulkDeletion:
     """Delete the documents of a collection that match, with their members."""
     if wanted.now:
         caller.needs_scope("admin")
@@ -223,7 +223,7 @@ async def delete_documents(caller: Writes, wanted: DeletionFilter) -> BulkDeleti
 
 
 @deletion_routes.post("/documents/{id}/restore", status_code=202)
-async def restore_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A002
+async def restore_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
     """Bring back a deleted document and what was deleted with it; possible until `restorable_until`."""
     restored = await documents.restore_document(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()
@@ -237,7 +237,7 @@ async def show_receipt(caller: Reads, id: DocumentId) -> documents.Receipt:  # n
 
 
 @deletion_routes.get("/receipts")
-async def list_receipts(caller: Reads, after: AfterNumber = 0, limit: Limit = 100) -> Page[Receipt, int]:
+async def list_receipts(caller: Reads, after: AfterNumber = 0, limit: Limit = 100) -> Page[documents.Receipt, int]:
     """Receipts by the ids of their documents."""
     caller.needs_all_collections("list receipts")
     found = await documents.list_receipts(caller.app, after=after, most=limit + 1, tenant=caller.tenant)
