@@ -356,7 +356,9 @@ def _print_outcome(outcome: DeletionResult, *, as_json: bool) -> None:
     if outcome.restorable:
         typer.echo(f"`penstock restore` brings back what was deleted, for {outcome.restorable}.")
     elif outcome.receipts:
-        typer.echo("Everything is removed, and nothing was found when looking again: penstock receipt --list")
+        typer.echo(
+            "Everything is removed, and nothing was found when checking again: penstock documents receipt --list"
+        )
 
 
 def restore(

@@ -12,7 +12,7 @@ from typing import Any
 
 from asyncpg import Record
 
-from penstock.database import Database, Session, statements
+from penstock.database import Database, Session, Statement, statements
 from penstock.documents.document import (
     STATES,
     ChunkText,
@@ -47,7 +47,7 @@ async def load_document(session: Session, document: int, *, tenant: str = "defau
     """As `show_document`, for callers that have a connection."""
     rows = await sql.show_documents(session, ids=[document], tenant=tenant) if 0 < document <= LARGEST else []
     if not rows:
-        raise NotFound(f"Document {document} does not exist. `penstock documents list` shows all.")
+        raise NotFound(f"There is no document {document}.")
     return read_document(rows[0])
 
 
@@ -100,33 +100,35 @@ async def list_partly_readable(
 
 async def find_document(app: Penstock, reference: str, *, tenant: str = "default") -> Document:
     """By id, by `collection/name`, or by a name that only one collection has."""
-    if reference.isascii() and reference.isdecimal():
-        return await show_document(app, int(reference), tenant=tenant)
-    rows = await app.database.pool.repeat(partial(sql.find_documents, tenant=tenant, **_readings(reference)))
-    if len(rows) > 1:
-        where = ", ".join(f"{row['collection']}/{row['name']}" for row in rows)
+    found = await _find(app, sql.find_documents, reference, tenant)
+    if len(found) > 1:
+        where = ", ".join(f"{each.collection}/{each.name}" for each in found)
         raise BadRequest(f"Document {reference} is ambiguous: use one of {where}.")
-    if not rows:
+    if not found:
         raise NotFound(f"Document {reference} does not exist. `penstock documents list` shows all.")
-    return read_document(rows[0])
+    return found[0]
 
 
 async def find_deleted_document(app: Penstock, reference: str, *, tenant: str = "default") -> Document:
     """By id, or the one of this name that was deleted last."""
+    found = await _find(app, sql.find_deleted_documents, reference, tenant)
+    if not found:
+        advice = "`penstock documents list --status deleted` shows all."
+        raise NotFound(f"Deleted document {reference} does not exist. {advice}")
+    return found[0]
+
+
+async def _find(app: Penstock, statement: Statement, reference: str, tenant: str) -> list[Document]:
+    """By id, or by a statement that tries both readings of a name: names may have slashes themselves."""
     if reference.isascii() and reference.isdecimal():
-        return await show_document(app, int(reference), tenant=tenant)
-    rows = await app.database.pool.repeat(partial(sql.find_deleted_documents, tenant=tenant, **_readings(reference)))
-    if not rows:
-        raise NotFound(
-            f"Deleted document {reference} does not exist. `penstock documents list --status deleted` shows all."
-        )
-    return read_document(rows[0])
-
-
-def _readings(reference: str) -> dict[str, Any]:
-    """A name, or a collection and a name."""
+        return await show_documents(app, [int(reference)], tenant=tenant)
     collection, _, rest = reference.partition("/")
-    return {"whole": storable(reference), "collection": storable(collection), "rest": storable(rest)}
+    rows = await app.database.pool.repeat(
+        lambda session: statement(
+            session, tenant=tenant, whole=storable(reference), collection=storable(collection), rest=storable(rest)
+        )
+    )
+    return [read_document(row) for row in rows]
 
 
 async def count_documents(app: Penstock, collection: str | None = None, *, tenant: str = "default") -> dict[str, int]:

@@ -185,7 +185,7 @@ async def _note_old_versions(product: "Product", progress: AddProgress) -> None:
         for document in await show_documents(product.app, some, tenant=product.settings.tenant):
             if document.status == FAILED and document.live_version is not None:
                 entry = failed[document.id]
-                old = f"version {document.live_version} stays searchable"
+                old = f"version {document.live_version} is still found"
                 entry.reason = f"version {document.version} failed: {entry.reason.rstrip('. ')}; {old}"
 
 
