@@ -1,7 +1,7 @@
 """A limit: questions for a pretend model that bears four at once, refuses the others as real ones do, and goes away once.
 
 python careful.py             ends by itself after some seconds
-penstock limits               who has how many permits, and whether the breaker is open
+penstock limits list          who has how many permits, and whether the breaker is open
 """
 
 import asyncio

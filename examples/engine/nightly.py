@@ -1,7 +1,7 @@
 """Schedules: one declared in code, one added while the program runs. It ends by itself after three ticks.
 
 python nightly.py             several at the same time still make one job for each tick
-penstock schedule list        what is declared, when it comes next, and how often it was fired
+penstock schedules list       what is declared, when it comes next, and how often it was fired
 """
 
 import asyncio

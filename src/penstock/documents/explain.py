@@ -156,7 +156,7 @@ def _tell_deleted(document: Document, receipt: Receipt | None) -> tuple[str, str
     looked = "; nothing was left of it when looking again" if receipt.verified_at is not None else ""
     return (
         "deleted",
-        f"{said} and removed{looked} (`penstock receipt {document.id}`).",
+        f"{said} and removed{looked} (`penstock documents receipt {document.id}`).",
         "Add it again to have it back.",
     )
 

@@ -144,7 +144,7 @@ class Inbox:
         await self._repeat(sql.note_poll.run, source=source, finding=storable(finding[:2000], ""))
 
     async def note_trouble(self, source: str, error: str) -> None:
-        """The source does not answer; shown by `penstock sources` and `doctor` until it does."""
+        """The source does not answer; shown by `penstock sources list` and `doctor` until it does."""
         tenant = self.source(source).tenant
         await self._repeat(sql.note_trouble.run, source=source, tenant=tenant, error=storable(error[:2000], ""))
 
@@ -440,7 +440,7 @@ def _tell_source(row: dict[str, Any], chosen: SourceSettings | None) -> tuple[st
         return "unknown", f"{said} [sources.{name}].", ""
     if row["waiting"] + row["failed"] >= chosen.waiting:
         said = f"is not read further: {waiting} and {row['failed']:,} failed, of {chosen.waiting:,} that may."
-        return "full", said, f"Start another worker, or see `penstock inbox --source {name} --state failed`."
+        return "full", said, f"Start another worker, or see `penstock inbox list --source {name} --state failed`."
     late = max(LATE_AFTER * chosen.poll_every.total_seconds(), 60.0)
     if chosen.type != "webhook" and (row["polled_at"] is None or (now - row["polled_at"]).total_seconds() > late):
         since = "was never read" if row["polled_at"] is None else f"was not read for {span(now - row['polled_at'])}"

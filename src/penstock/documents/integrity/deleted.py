@@ -54,7 +54,7 @@ class DeletedCheck:
 def _tell(row: Record) -> IntegrityFinding:
     said = SAYS[row["wrong"]].format(hours=LATE_HOURS)
     sentence = f"Document {row['id']} ({row['name']}) {said}."
-    return IntegrityFinding(row["id"], sentence, "penstock schedule run tidy-documents", row["id"], row["tenant"])
+    return IntegrityFinding(row["id"], sentence, "penstock schedules run tidy-documents", row["id"], row["tenant"])
 
 
 class OrphanCheck:

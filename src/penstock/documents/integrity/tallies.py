@@ -91,7 +91,7 @@ def _tell(row: Record) -> IntegrityFinding:
     return IntegrityFinding(
         row["id"],
         f"The counts of the collection {row['name']} are off: to be right they need {off}.",
-        "penstock schedule run check-documents",
+        "penstock schedules run check-documents",
         None,
         row["tenant"],
     )

@@ -118,7 +118,7 @@ async def choose_permits(session: Session, name: str, permits: int) -> None:
     except asyncpg.UndefinedColumnError:
         raise BadJob("The schema has no place for permits by hand yet: run `penstock db migrate` first.") from None
     if known is None:
-        raise BadJob(f"There is no limit {name}: `penstock limits` lists them.")
+        raise BadJob(f"There is no limit {name}: `penstock limits list` lists them.")
 
 
 async def unchoose_permits(session: Session, name: str) -> bool:
