@@ -74,7 +74,8 @@ def start(
     as_json: Json = False,
 ) -> None:
     """Start a crawl of a web site into a collection."""
-    tell(f"Crawling {url} …")
+    if not as_json:
+        tell(f"Crawling {url} …")
 
     async def crawl(product: "Product") -> tuple[bool, Crawl, list[CrawlPage]]:
         tenant = product.settings.tenant

@@ -55,7 +55,8 @@ def extract(
     as_json: Json = False,
 ) -> None:
     """Extract facts, entities and relations from a collection."""
-    tell(f"Extracting facts from {collection} …")
+    if not as_json:
+        tell(f"Extracting facts from {collection} …")
 
     async def do(product: "Product") -> tuple[ExtractionStatus, int, int]:
         chosen = await find_collection(product.app, collection, tenant=product.settings.tenant)

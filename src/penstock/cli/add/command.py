@@ -57,9 +57,11 @@ def add(
 ) -> None:
     """Add files and folders to a collection. Files that it already has are skipped."""
     facts = _metadata(metadata)
-    tell("Finding the files …")
+    if not as_json:
+        tell("Finding the files …")
     found = discover(paths)
-    tell(f"Adding {counted(len(found.files), 'file')} to {collection} …")
+    if not as_json:
+        tell(f"Adding {counted(len(found.files), 'file')} to the collection {collection} …")
     progress = AddProgress(collection, files=len(found.files), size=sum(file.size for file in found.files))
     settings = load_settings().settings.model_copy(update={"log": LogSettings(level="error")})  # not into the display
 
