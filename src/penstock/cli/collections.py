@@ -23,7 +23,7 @@ from penstock.cli.session import (
     print_facts,
     print_json,
     print_table,
-    tell,
+    report,
     worker_for,
 )
 from penstock.documents import (
@@ -134,6 +134,8 @@ def change(
         changed = await change_collection(product.app, name, tenant=product.settings.tenant, **chosen)
         return await _follow(product, changed, as_json=as_json) if wait else changed
 
+    if model is not None and wait and not as_json:
+        report(f"Embedding the collection {name} by {model} …")
     found = ask_product(do)
     _print(found, "", as_json=as_json)
     if wait and found.next_model is not None:
@@ -235,6 +237,8 @@ def reindex(
         changed = await change_collection(product.app, collection, tenant=product.settings.tenant, index=into)
         return await _follow(product, changed, as_json=as_json) if wait else changed
 
+    if not as_json:
+        report(f"Moving the vectors of the collection {collection} to {into} …")
     found = ask_product(do)
     if as_json:
         print_json(found.answer())
@@ -265,10 +269,8 @@ async def _follow(product: "Product", collection: Collection, *, as_json: bool) 
 
 @contextmanager
 def _bar(*, as_json: bool) -> Iterator[Callable[[Collection], None]]:
-    """A bar on a terminal, one line elsewhere."""
+    """On a terminal only."""
     if not sys.stderr.isatty() or as_json:
-        if not as_json:
-            tell("Rebuilding the vectors …")
         yield lambda _: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,} of {task.total:,} chunks"))

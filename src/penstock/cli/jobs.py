@@ -17,8 +17,8 @@ from penstock.cli.session import (
     print_facts,
     print_json,
     print_table,
+    report,
     shortened,
-    tell,
 )
 from penstock.engine import Penstock, find_job, pausable_names
 from penstock.engine.inspect import JobFilter, Selection, dead_by_cause, dead_jobs
@@ -205,7 +205,7 @@ def redrive(
     selection = Selection(tuple(job_ids or ()), fingerprint, kind)
     wait = duration("--patience", patience)
 
-    result = ask(lambda penstock: redrive_jobs(penstock.database, selection, force=force, patience=wait, tell=tell))
+    result = ask(lambda penstock: redrive_jobs(penstock.database, selection, force=force, patience=wait, tell=report))
     if as_json:
         print_json(vars(result))
     else:

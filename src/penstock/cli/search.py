@@ -130,7 +130,7 @@ def snippet(text: str, highlights: list[tuple[int, int]]) -> Text:
 
 
 def _best_start(text: str, highlights: list[tuple[int, int]]) -> int:
-    """Where a snippet has most different words of the question; it begins with a word, and with the passage if that is near."""
+    """The start of the snippet with most different words of the question; at a word, or at the start of the passage if near."""
     if len(text) <= SNIPPET or not highlights:
         return 0
 

@@ -18,7 +18,17 @@ import typer
 from penstock.cli.add.discover import FoundFiles, discover, printable
 from penstock.cli.add.progress import FAILED, AddProgress, Entry, Say, Show, display, size
 from penstock.cli.server import ShutdownRequest, run_until_stopped
-from penstock.cli.session import DEFAULT, Create, Into, Json, console, print_json, target_collection, tell
+from penstock.cli.session import (
+    DEFAULT,
+    Create,
+    Into,
+    Json,
+    console,
+    print_json,
+    report,
+    report_start,
+    target_collection,
+)
 from penstock.errors import BadValue, PenstockError
 from penstock.settings import LogSettings, load_settings
 from penstock.text import counted
@@ -58,10 +68,11 @@ def add(
     """Add files and folders to a collection. Files that it already has are skipped."""
     facts = _metadata(metadata)
     if not as_json:
-        tell("Finding the files …")
+        report("Finding the files …")
     found = discover(paths)
     if not as_json:
-        tell(f"Adding {counted(len(found.files), 'file')} to the collection {collection} …")
+        report(f"Adding {counted(len(found.files), 'file')} to the collection {collection} …")
+        report_start()
     progress = AddProgress(collection, files=len(found.files), size=sum(file.size for file in found.files))
     settings = load_settings().settings.model_copy(update={"log": LogSettings(level="error")})  # not into the display
 
