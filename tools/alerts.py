@@ -208,7 +208,7 @@ def _surroundings() -> Iterator[Alert]:
         "10m",
         "warning",
         "The source {{ $labels.source }} does not answer.",
-        "`penstock sources` tells the error and since when. Nothing is lost: it is read from where it was left.",
+        "`penstock sources list` tells the error and since when. Nothing is lost: it is read from where it was left.",
     )
     yield Alert(
         "PenstockMessagesFail",
@@ -216,7 +216,7 @@ def _surroundings() -> Iterator[Alert]:
         "10m",
         "warning",
         "{{ $value }} messages of the source {{ $labels.source }} could not be taken.",
-        "`penstock inbox --state failed` tells why; their jobs are dead letters.",
+        "`penstock inbox list --state failed` tells why; their jobs are dead letters.",
     )
     yield Alert(
         "PenstockDiskNearlyFull",
@@ -235,7 +235,7 @@ def _impossible() -> Iterator[Alert]:
         "5m",
         "critical",
         "{{ $value }} schedules do what another one does, at the same moments.",
-        "`penstock schedule list` shows them: pause or remove all but one.",
+        "`penstock schedules list` shows them: pause or remove all but one.",
     )
     yield Alert(
         "PenstockFanoutMended",

@@ -1,7 +1,7 @@
 """A limit: questions for a pretend model that can handle four at once, refuses the others as real ones do, and goes away once.
 
-python careful.py             ends by itself after some seconds; in a temporary home unless PENSTOCK_HOME is set
-penstock limits list          with the same PENSTOCK_HOME: the permits of each worker, and whether the breaker is open
+python careful.py             ends by itself after some seconds
+penstock limits list          who has how many permits, and whether the breaker is open
 """
 
 import asyncio

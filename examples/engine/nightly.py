@@ -1,7 +1,7 @@
 """Schedules: one declared in code, one added while the program runs. It ends by itself after three ticks.
 
-python nightly.py             in a temporary home unless PENSTOCK_HOME is set; several in one home make one job for each tick
-penstock schedules list       with the same PENSTOCK_HOME: the schedules, their next ticks, and how often each was fired
+python nightly.py             several at the same time still make one job for each tick
+penstock schedules list       what is declared, when it comes next, and how often it was fired
 """
 
 import asyncio

@@ -231,7 +231,7 @@ async def test_a_limit_whose_permits_are_all_in_use(application: Application) ->
     assert row["permits"] == 2, "what a person has chosen is not undone by who joins"
     code, said = await application.penstock("limits", "set", "scanner", "0")
     assert code == 2, said
-    assert "(set by hand)" in (await application.penstock("limits"))[1]
+    assert "(set by hand)" in (await application.penstock("limits", "list"))[1]
     assert (await application.ask("limits", "reset", "scanner"))["reset"]
 
 
@@ -255,7 +255,7 @@ async def test_a_language_model_that_nobody_has(application: Application) -> Non
 
 async def test_a_schedule_that_is_paused(application: Application) -> None:
     await application.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
-    assert (await application.penstock("schedule", "pause", "hourly"))[0] == 0
+    assert (await application.penstock("schedules", "pause", "hourly"))[0] == 0
     finding = await found(application, "schedule-paused")
     await obey(application, finding)
     await vanished(application, "schedule-paused")
@@ -373,7 +373,7 @@ async def test_checks_that_nobody_ran_are_put_in_the_queue(application: Applicat
     await application.client.add_schedule(
         "check-invariants", "every 10m", Kind("check_invariants", anything, "upkeep")()
     )
-    finding = Finding("invariants-stale", "", "penstock schedule run check-invariants")
+    finding = Finding("invariants-stale", "", "penstock schedules run check-invariants")
     [fixed] = await fix(application.client.settings, [finding])
     assert re.fullmatch(r"Put job \d+ of the schedule check-invariants in the queue\.", fixed.said)
     assert await application.run("select from penstock.jobs")

@@ -157,7 +157,7 @@ def _tell_deleted(document: Document, receipt: Receipt | None) -> tuple[str, str
     verified = " and verified" if receipt.verified_at is not None else ""
     return (
         "deleted",
-        f"{said}; its removal is complete{verified} (`penstock documents receipt {document.id}`).",
+        f"{said} and removed{verified} (`penstock documents receipt {document.id}`).",
         "Add it again to have it back.",
     )
 

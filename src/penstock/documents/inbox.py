@@ -151,7 +151,7 @@ class Inbox:
         await self._repeat(sql.note_poll.run, source=source, finding=storable(finding[:2000], ""))
 
     async def note_trouble(self, source: str, error: str) -> None:
-        """Note that the source does not answer; shown by `penstock sources list` and `doctor` until it does."""
+        """The source does not answer; shown by `penstock sources list` and `doctor` until it does."""
         tenant = self.source(source).tenant
         await self._repeat(sql.note_trouble.run, source=source, tenant=tenant, error=storable(error[:2000], ""))
 
@@ -465,8 +465,8 @@ def _tell_source(row: dict[str, Any], chosen: SourceSettings | None) -> tuple[st
         said = "is not in the settings of this machine: its messages wait for a worker that has"
         return "unknown", f"{said} [sources.{name}].", ""
     if row["waiting"] + row["failed"] >= chosen.waiting:
-        said = f"is not read further, because its inbox is full: {waiting} and {row['failed']:,} failed, of {chosen.waiting:,}."
-        return "full", said, f"Start another worker, or run `penstock inbox list --source {name} --state failed`."
+        said = f"is not read further: {waiting} and {row['failed']:,} failed, of {chosen.waiting:,} that may."
+        return "full", said, f"Start another worker, or see `penstock inbox list --source {name} --state failed`."
     late = max(LATE_AFTER * chosen.poll_every.total_seconds(), 60.0)
     if chosen.type != "webhook" and (row["polled_at"] is None or (now - row["polled_at"]).total_seconds() > late):
         since = "was never read" if row["polled_at"] is None else f"was not read for {span(now - row['polled_at'])}"

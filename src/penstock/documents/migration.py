@@ -87,8 +87,8 @@ async def choose_model(tx: Session, app: Penstock, row: Record, wanted: str) -> 
         return None
     if row["has_points"]:
         raise WrongState(
-            f"The vectors of {row['name']} are in Qdrant, and those of another model cannot be built there next to them: run "
-            f"`penstock collections reindex {row['name']} --into postgres` first, choose the model, then reindex into qdrant."
+            f"The vectors of {row['name']} are in Qdrant, and those of another model cannot be built there: first "
+            f"`penstock collections reindex {row['name']} --into postgres`, then choose the model, then move it back to qdrant."
         )
     if not await sql.has_documents.value(tx, collection=collection):
         await sql.change_at_once.run(tx, collection=collection, model=wanted)

@@ -12,7 +12,7 @@ from typing import Any
 
 from asyncpg import Record
 
-from penstock.database import Database, Session, statements
+from penstock.database import Database, Session, Statement, statements
 from penstock.documents.document import (
     STATES,
     ChunkText,
@@ -88,24 +88,48 @@ async def list_documents(
     return [read_document(row) for row in await app.database.pool.repeat(statement)]
 
 
+async def list_partly_readable(
+    app: Penstock, *, collection: str | None = None, after: int = 0, most: int = 100, tenant: str = "default"
+) -> list[Document]:
+    """Documents with skipped pages, by id."""
+    if not 0 <= after <= LARGEST:
+        return []
+    number = None if collection is None else await _collection_id(app, collection, tenant)
+    statement = partial(sql.list_partial, tenant=tenant, collection=number, after=after, most=most)
+    return [read_document(row) for row in await app.database.pool.repeat(statement)]
+
+
 async def find_document(app: Penstock, reference: str, *, tenant: str = "default") -> Document:
-    """Find a document by id, by `collection/name`, or by a name that only one collection has."""
+    """By id, by `collection/name`, or by a name that only one collection has."""
+    found = await _find(app, sql.find_documents, reference, tenant)
+    if len(found) > 1:
+        where = ", ".join(f"{each.collection}/{each.name}" for each in found)
+        raise BadRequest(f"Document {reference} is ambiguous: use one of {where}.")
+    if not found:
+        raise NotFound(f"Document {reference} does not exist. `penstock documents list` shows all.")
+    return found[0]
+
+
+async def find_deleted_document(app: Penstock, reference: str, *, tenant: str = "default") -> Document:
+    """By id, or the one of this name that was deleted last."""
+    found = await _find(app, sql.find_deleted_documents, reference, tenant)
+    if not found:
+        advice = "`penstock documents list --status deleted` shows all."
+        raise NotFound(f"Deleted document {reference} does not exist. {advice}")
+    return found[0]
+
+
+async def _find(app: Penstock, statement: Statement, reference: str, tenant: str) -> list[Document]:
+    """By id, or by a statement that tries both readings of a name: names may have slashes themselves."""
     if reference.isascii() and reference.isdecimal():
-        return await show_document(app, int(reference), tenant=tenant)
+        return await show_documents(app, [int(reference)], tenant=tenant)
     collection, _, rest = reference.partition("/")
     rows = await app.database.pool.repeat(
-        sql.find_documents,
-        tenant=tenant,
-        whole=storable(reference),
-        collection=storable(collection),
-        rest=storable(rest),
+        lambda session: statement(
+            session, tenant=tenant, whole=storable(reference), collection=storable(collection), rest=storable(rest)
+        )
     )
-    if len(rows) > 1:
-        where = ", ".join(f"{row['collection']}/{row['name']}" for row in rows)
-        raise BadRequest(f"{reference} is ambiguous: use one of {where}.")
-    if not rows:
-        raise NotFound(f"Document {reference} does not exist: use an id, a name, or collection/name.")
-    return read_document(rows[0])
+    return [read_document(row) for row in rows]
 
 
 async def count_documents(

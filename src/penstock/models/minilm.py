@@ -31,7 +31,7 @@ DIMENSIONS = 384
 TOKENS_MAX = 256  # as it was trained
 LONGEST = 16_384  # characters, far more than so many tokens need
 GRAPH, TOKENIZER, MARKER = "model.onnx", "tokenizer.json", "model.json"
-AGAIN = "Run `penstock model install minilm`."
+AGAIN = "Run `penstock models install minilm`."
 
 
 class MiniLM:

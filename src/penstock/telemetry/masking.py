@@ -42,7 +42,7 @@ _NAMES = (
 )
 # Each with words, in small letters, of which one must be there: searching for them is a tenth of the work of the patterns.
 _SHAPES = [
-    # our own: a key keeps its first part, by which `penstock keys list` shows it; a link keeps the id of its secret
+    # our own: a key keeps its first part, by which `penstock keys list` knows it; a link keeps the id of its secret
     (["pk_"], re.compile(r"(pk_[A-Za-z0-9_-]{8}_)[A-Za-z0-9_-]{8,}"), r"\1***"),
     (["v1."], re.compile(r"(v1\.[A-Za-z0-9_-]{1,40}\.[0-9]{1,12}\.)[A-Za-z0-9_-]{20,}"), r"\1***"),
     # headers, as they are sent and as Python writes them

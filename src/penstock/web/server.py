@@ -57,7 +57,7 @@ async def refuse_unguarded(session: Session, host: str) -> None:
     if not is_loopback(host) and not await any_usable_key(session):
         raise BadSetting(
             f"api.host is {host}, which other machines can reach, and there is no key with which they could ask: make one "
-            "with `penstock key create NAME --scope admin`, or use 127.0.0.1."
+            "with `penstock keys create NAME --scope admin`, or use 127.0.0.1."
         )
 
 

@@ -128,7 +128,7 @@ class Authenticator:
     def _local(self, scope: Scope, headers: Headers) -> Principal:
         """Without a key: only from here, to here, and from no page of another site."""
         if not self.keyless:
-            raise BadKey("A key is needed: send `Authorization: Bearer pk_…`. `penstock key create` makes one.")
+            raise BadKey("A key is needed: send `Authorization: Bearer pk_…`. `penstock keys create` makes one.")
         client = scope.get("client")
         if client is not None and not is_loopback(client[0]):
             raise BadKey("Without a key, only this machine may ask: send `Authorization: Bearer pk_…`.")
