@@ -134,12 +134,6 @@ def test_calls_with_the_wrong_arguments(arguments: dict[str, Any]) -> None:
         kind(**arguments)
 
 
-def test_a_call_by_position() -> None:
-    kind = Penstock().job()(plain)
-    with pytest.raises(BadJob, match="plain"):
-        kind("Ada")
-
-
 @pytest.mark.parametrize(
     "options",
     [{"timeout": -1}, {"timeout": "soon"}, {"stall_after": 0}, {"retries": -1}, {"queue": "a b"}, {"name": "a b"}],

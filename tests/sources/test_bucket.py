@@ -281,5 +281,5 @@ async def test_a_bucket_is_never_written_to(database_url: DatabaseUrl, tmp_path:
             opened(product)
     unknown: dict[str, Any] = {"type": "bucket", "url": "ftp://shelf", "endpoint": place.endpoint}
     async with product_with_source(database_url, tmp_path, **unknown) as product:
-        with pytest.raises(PenstockError, match="is no bucket: write s3://"):
+        with pytest.raises(PenstockError, match="is not a bucket: write s3://"):
             opened(product)
