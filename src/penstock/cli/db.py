@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from signal import SIGINT
 from typing import Annotated, Any
 
 import typer
@@ -119,6 +120,7 @@ async def _vacuum(settings: Settings) -> None:
 
 async def _psql(settings: Settings, arguments: list[str]) -> int:
     async with reach_database(settings, progress=report, migrating=False) as reached:
+        asyncio.get_running_loop().add_signal_handler(SIGINT, lambda: None)  # psql's own: it cancels a query
         return await asyncio.to_thread(_call, settings, reached.address.direct_url, "psql", *arguments)
 
 
