@@ -10,6 +10,7 @@ are added.
 import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, FastAPI, Path, Query, Request, Security
@@ -165,6 +166,34 @@ def _routes(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
 
 def _declares(dependant: Dependant) -> bool:
     return any(each.call is _caller or each.call is SIGNATURE for each in dependant.dependencies)
+
+
+# -- unknown parameters ----------------------------------------------------------------------------------------------
+
+
+async def refuse_unknown_parameters(request: Request) -> None:
+    """Refuse a query parameter that the route does not have: a filter with a typing error would match everything."""
+    path, route = request.url.path, request.scope.get("route")
+    if not path.startswith("/api/") or not isinstance(route, APIRoute):
+        return
+    known = sorted(_parameters(route.dependant))
+    for name in request.query_params:
+        if name not in known:
+            raise BadValue(f"Unknown parameter `{name}`: {_suggest(name, known)}")
+
+
+def _suggest(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return f"did you mean `{near[0]}`?"
+    if not known:
+        return "this route has none."
+    return f"this route has {', '.join(f'`{each}`' for each in known)}."
+
+
+def _parameters(dependant: Dependant) -> set[str]:
+    own = {field.alias for field in dependant.query_params}
+    return own.union(*(_parameters(each) for each in dependant.dependencies))
 
 
 # -- pages of lists -------------------------------------------------------------------------------------------------

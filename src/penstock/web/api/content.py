@@ -35,8 +35,9 @@ ONE_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 async def download(
     caller: Reads,
     id: DocumentId,  # noqa: A002
-    version: Annotated[int | None, Query(ge=1, lt=2**31, description="Which one; without it, the newest.")] = None,
+    version: Annotated[int | None, Query(ge=1, lt=2**31, description="The newest if left out.")] = None,
     wanted: Annotated[str, Header(alias="Range", description="Such as bytes=0-99.")] = "",
+    link: Annotated[str, Query(description="A signed link, in place of a key.")] = "",  # noqa: ARG001  middleware/auth.py
 ) -> Response:
     """The bytes of the newest version, or of another one."""
     found = await documents.blob_of(caller.app, id, version, tenant=caller.tenant)
@@ -105,6 +106,7 @@ async def draw_page(
     id: DocumentId,  # noqa: A002
     number: Annotated[int, Path(ge=1, lt=2**31, description="The page, from 1 on.")],
     width: Annotated[int, Query(ge=50, le=2000, description="Pixels.")] = 1000,
+    v: Annotated[str, Query(description="Ignored. A new value gets past the browser's cache.")] = "",  # noqa: ARG001
 ) -> Response:
     """A page of a PDF, a packet or an image as a PNG, or as a JPEG where that is smaller by far."""
     shown = await documents.show_document(caller.app, id, tenant=caller.tenant)

@@ -84,7 +84,7 @@ class Lane(BaseModel):
     queue: str
     kind: str
     fairness_key: str
-    depth: int = Field(description="Ready jobs, counted to 10,000 for each priority.")
+    ready: int = Field(description="Ready jobs, counted to 10,000 for each priority.")
     oldest_id: int
     oldest_seconds: float
     paused: bool
