@@ -155,8 +155,8 @@ async def test_the_port_tells_what_the_process_does(application: Application) ->
     assert samples["penstock_fenced_writes_total"] == 0
     assert samples["penstock_loop_lag_seconds"] < 1
     assert samples["penstock_workers_alive"] == 1
-    assert samples["penstock_lane_ready_jobs kind=rest queue=slow fairness_key=default"] == len(waiting)
-    assert samples["penstock_lane_oldest_seconds kind=rest queue=slow fairness_key=default"] < 60
+    assert samples["penstock_lane_ready_jobs fairness_key=default kind=rest queue=slow"] == len(waiting)
+    assert samples["penstock_lane_oldest_seconds fairness_key=default kind=rest queue=slow"] < 60
 
 
 async def test_not_ready_when_the_database_is_away(application: Application, database_url: DatabaseUrl) -> None:

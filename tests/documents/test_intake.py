@@ -207,7 +207,7 @@ async def test_a_deep_queue_refuses(database_url: DatabaseUrl, tmp_path: Path) -
             raise AssertionError("nothing is read")
             yield b""
 
-        with pytest.raises(QueueFull, match="depth is 2") as caught:
+        with pytest.raises(QueueFull, match="maximum size is 2") as caught:
             await taking.accept(Upload("files", "3", never()))
         assert caught.value.retry_after > timedelta(0)
         assert (await taking.accept(Upload("others", "1", pieces(b"1")))).created  # a collection of its own

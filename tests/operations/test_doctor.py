@@ -241,7 +241,9 @@ async def test_dead_children_of_a_parent_that_is_over_are_given_up(application: 
 async def test_a_pause(application: Application, option: tuple[str, str]) -> None:
     await application.penstock("pause", *option, "--reason", "maintenance")
     finding = await found(application, "paused")
-    assert finding.sentence.startswith(f"The {option[0].removeprefix('--')} {option[1]} has been paused since")
+    assert finding.sentence.startswith(
+        f"The {option[0].removeprefix('--').replace('-', ' ')} {option[1]} has been paused since"
+    )
     await obey(application, finding)
     await vanished(application, "paused")
 

@@ -59,7 +59,7 @@ MEMBER = "insert into penstock.packet_documents (version_id, place, name, member
 BLOB = "insert into penstock.blobs (key, digest, size) values ('k', sha256('k'), 1)"
 LANE = "insert into penstock.lanes (queue, kind, fairness_key) values ('q', 'k', 's')"
 READ = (
-    "insert into penstock.extractions (id, collection_id, document_id, version_id, plan, llm, embedder, state, job_id) "
+    "insert into penstock.extractions (id, collection_id, document_id, version_id, config, llm, embedder, state, job_id) "
     "overriding system value values (1, 1, 70, {0}, 'p', 'main', 'static', 'current', 1)"
 )
 FACT = (
@@ -108,7 +108,7 @@ BROKEN: dict[str, tuple[list[str], str]] = {
         [
             WORKER.format(1),
             "insert into penstock.limits (name, permits) values ('ocr', 1)",
-            "insert into penstock.allotments (limit_name, worker_id, granted, used, waiting, level) "
+            "insert into penstock.allotments (limit_name, worker_id, granted, used, waiting, concurrency) "
             "values ('ocr', 1, 2, 0, 0, 1)",
         ],
         "Limit ocr has given 2 permits of 1",

@@ -33,7 +33,7 @@ async def test_no_worker_then_an_unserved_kind(application: Application) -> None
         "waits for a worker: none is running. None has done so within the last week. Start one with `penstock worker"
         in said
     )
-    assert f"  job {job}: rest in the queue slow, share default, priority 0\n" in said
+    assert f"  job {job}: rest in the queue slow, fairness key default, priority 0\n" in said
     assert (await found(application, "no-worker")).command == "penstock worker module:app"
 
     served = await application.worker()

@@ -18,7 +18,7 @@ insert into penstock.collections (id, tenant, name, model, chunk_size, chunk_ove
 insert into penstock.blobs (id, key, digest, size) overriding system value values (1, 'k', sha256('k'), 1);
 insert into penstock.documents (id, tenant, collection_id, name) values (7, 'default', 1, 'd'), (8, 'rival', 2, 'd');
 insert into penstock.versions (id, tenant, document_id, number, blob_id) values (1, 'default', 7, 1, 1), (2, 'rival', 8, 1, 1);
-insert into penstock.extractions (id, tenant, collection_id, document_id, version_id, plan, llm, embedder, job_id)
+insert into penstock.extractions (id, tenant, collection_id, document_id, version_id, config, llm, embedder, job_id)
   overriding system value select n, t, n, n + 6, n, 'p', 'main', 'tiny', 1
   from (values (1, 'default'), (2, 'rival')) as e(n, t);
 insert into penstock.facts (id, tenant, collection_id, version_id, extraction_id, ordinal, kind, statement, quote, page,

@@ -35,7 +35,7 @@ async def test_a_job_is_shown_and_cancelled(two_tenants: TwoTenants) -> None:
     listed = await ask(two_tenants, "GET", "/api/jobs?state=ready&kind=prepare_document&limit=1")
     assert [each["id"] for each in listed["items"]] == [two_tenants.job]
     [lane] = [each for each in await ask(two_tenants, "GET", "/api/lanes") if each["kind"] == "prepare_document"]
-    assert (lane["fairness_key"], lane["depth"], lane["oldest_id"]) == ("mill/attic", 1, two_tenants.job)
+    assert (lane["fairness_key"], lane["ready"], lane["oldest_id"]) == ("mill/attic", 1, two_tenants.job)
 
     shown = await ask(two_tenants, "GET", f"/api/jobs/{two_tenants.job}")
     assert (shown["state"], shown["attempts"]) == ("ready", [])
@@ -103,9 +103,9 @@ async def test_pauses(two_tenants: TwoTenants) -> None:
     await ask(two_tenants, "POST", "/api/pauses", json=body)
     [held] = await ask(two_tenants, "GET", "/api/pauses")
     assert {name: held[name] for name in body} == body
-    await ask(two_tenants, "DELETE", "/api/pauses/share/mill/attic")
+    await ask(two_tenants, "DELETE", "/api/pauses/fairness_key/mill/attic")
     assert await ask(two_tenants, "GET", "/api/pauses") == []
-    assert (await two_tenants.ask("fleet", "DELETE", "/api/pauses/share/mill/attic")).status == 404
+    assert (await two_tenants.ask("fleet", "DELETE", "/api/pauses/fairness_key/mill/attic")).status == 404
 
 
 async def test_schedules_and_workers(two_tenants: TwoTenants) -> None:

@@ -236,9 +236,9 @@ def pause(
     if as_json:
         print_json({"paused": {"what": what, "name": name, "reason": reason}, "known": known})
         return
-    typer.echo(f"The {what} {name} is paused.")
+    typer.echo(f"The {_spoken(what)} {name} is paused.")
     if not known:
-        typer.echo(f"No job of such a {what} has been seen so far: check the name.", err=True)
+        typer.echo(f"No job of such a {_spoken(what)} has been seen so far: check the name.", err=True)
 
 
 def resume(queue: Queue = "", kind: KindName = "", fairness_key: FairnessKey = "", as_json: Json = False) -> None:
@@ -248,7 +248,11 @@ def resume(queue: Queue = "", kind: KindName = "", fairness_key: FairnessKey = "
     if as_json:
         print_json({"resumed": resumed, "what": what, "name": name})
     else:
-        typer.echo(f"The {what} {name} goes on." if resumed else f"The {what} {name} was not paused.")
+        typer.echo(f"The {_spoken(what)} {name} goes on." if resumed else f"The {_spoken(what)} {name} was not paused.")
+
+
+def _spoken(what: str) -> str:
+    return what.replace("_", " ")
 
 
 def _chosen(queue: str, kind: str, fairness_key: str) -> tuple[str, str]:

@@ -176,7 +176,7 @@ group by bound.name, bound.permits having sum(part.granted) > bound.permits
 -- name: schedules_are_unique
 -- Under one name there is one, by the key of the table; here are those that do the same under several.
 select min(hashtext(schedule.name || ' ' || schedule.fairness_key))::bigint as subject, null::bigint as document,
-  format('The schedules %s of the fairness_key %s do the same: %s by the rule %s.', string_agg(schedule.name, ', ' order by schedule.name),
+  format('The schedules %s of the fairness key %s do the same: %s by the rule %s.', string_agg(schedule.name, ', ' order by schedule.name),
     schedule.fairness_key, schedule.kind, schedule.rule) as said
 from penstock.schedules as schedule where schedule.retired_at is null and schedule.paused_at is null
 group by schedule.fairness_key, schedule.kind, schedule.queue, schedule.rule, schedule.timezone, schedule.args::text having count(*) > 1

@@ -71,7 +71,8 @@ def _find_worker_problems(workers: list[WorkerState], documents: dict[str, int])
 def _find_pauses(pauses: list[Record]) -> Iterator[str]:
     for pause in pauses:
         what, name = pause["what"], pause["name"]
-        yield f"The {what} {name} is paused ({pause['reason']}): `penstock resume --{what} {name}`."
+        resume = f"penstock resume --{what.replace('_', '-')} {name}"
+        yield f"The {what.replace('_', ' ')} {name} is paused ({pause['reason']}): `{resume}`."
 
 
 def _find_waiting(oldest: list[Record]) -> Iterator[str]:

@@ -224,7 +224,8 @@ def _explain_later(row: Facts) -> tuple[str, str]:
 
 def _explain_pause(row: Facts) -> str:
     return (
-        f"the {row['paused_what']} {row['paused_name']} is paused since {utc_relative(row['paused_since'], row['now'])} "
+        f"the {row['paused_what'].replace('_', ' ')} {row['paused_name']} is paused since "
+        f"{utc_relative(row['paused_since'], row['now'])} "
         f"({row['paused_reason']}):"
     )
 
@@ -345,7 +346,7 @@ def advise(because: str, job: Facts, worker: str = APPLICATION) -> str:
     """Advice for the word and the evidence of a job; `worker` is the command that starts one."""
     resume = ""
     if "paused_since" in job:
-        resume = f"`penstock resume --{job['paused_what']} {shlex.quote(job['paused_name'])}`."
+        resume = f"`penstock resume --{job['paused_what'].replace('_', '-')} {shlex.quote(job['paused_name'])}`."
     match because:
         case "dead":
             redrive, discard = (f"penstock dead {verb} {job['id']}" for verb in ("redrive", "discard"))

@@ -125,8 +125,8 @@ def examine_dead(causes: list[Record]) -> Iterator[Finding]:
 def examine_pauses(pauses: list[Record]) -> Iterator[Finding]:
     for pause in pauses:
         since = f"{pause['since']:%Y-%m-%d %H:%M} UTC"
-        said = f"The {pause['what']} {pause['name']} has been paused since {since}: {pause['reason']}"
-        command = f"penstock resume --{pause['what']} {shlex.quote(pause['name'])}"
+        said = f"The {pause['what'].replace('_', ' ')} {pause['name']} has been paused since {since}: {pause['reason']}"
+        command = f"penstock resume --{pause['what'].replace('_', '-')} {shlex.quote(pause['name'])}"
         yield Finding("paused", said, command, dict(pause))
 
 
