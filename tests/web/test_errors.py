@@ -72,7 +72,10 @@ async def test_an_unknown_parameter_is_refused_by_every_route(api: Api) -> None:
             for each in operation.get("parameters", ()):
                 if each["in"] == "query" and len(each["name"]) > 2:
                     said = await api.ask(method.upper(), f"{address}?{each['name'][:-1]}=1")
-                    assert said.json["detail"] == f"Unknown parameter `{each['name'][:-1]}`: did you mean `{each['name']}`?"
+                    assert (
+                        said.json["detail"]
+                        == f"Unknown parameter `{each['name'][:-1]}`: did you mean `{each['name']}`?"
+                    )
     assert asked > 60
     assert (await api.get("/api/documents?colection=mill")).json["type"] == "urn:penstock:bad-value"
     assert (await api.get("/health/live?probe=1")).status == 200
@@ -123,7 +126,7 @@ def fill(path: str, parts: dict[str, str], query: dict[str, str]) -> str:
 
 
 async def test_unknown_addresses(api: Api) -> None:
-    for path in ("/nothing", "/api", "/api/documents/1/nothing", "/docs", "/%F0%9F%99%82", "/api//"):
+    for path in ("/nothing", "/api", "/api/documents/1/nothing", "/redoc", "/%F0%9F%99%82", "/api//"):
         answer = await api.get(path)
         assert answer.status == 404, path
         check(answer, path)

@@ -19,8 +19,21 @@ from tests.web.two_tenants import CANARY, SETTING_OVERRIDES, TwoTenants, fill, s
 
 HTML = {"Accept": "text/html"}
 EVIL = "<img src=x onerror=alert(1)>\"'&amp;"
-PAGES = ("/", "/documents", "/search", "/search?q=weir", "/packets", "/inbox", "/jobs", "/schedules", "/fleet")
-OF_THE_FLEET = {"/jobs", "/schedules", "/fleet"}
+PAGES = (
+    "/",
+    "/documents",
+    "/documents?sort=size",
+    "/search",
+    "/search?q=weir",
+    "/packets",
+    "/inbox",
+    "/jobs",
+    "/jobs/finished",
+    "/schedules",
+    "/fleet",
+    "/docs",
+)
+OF_THE_FLEET = {"/jobs", "/jobs/finished", "/schedules", "/fleet"}
 
 
 class Seen(HTMLParser):
@@ -110,7 +123,7 @@ async def test_pages_of_documents_whose_names_are_html(api: Api) -> None:
     ]
     for path in paths:
         seen = check(await get(api, path))
-        drawn = [given for tag, given in seen.tags if tag == "img" and "data-sheet" not in given]
+        drawn = [given for tag, given in seen.tags if tag == "img" and not given.keys() & {"data-sheet", "data-thumb"}]
         assert not drawn, f"{path}: {drawn}"
     seen = check(await get(api, f"/documents/{ready}"))
     assert f"The weir. {EVIL}" in seen.text
@@ -210,8 +223,8 @@ async def test_the_queue_by_forms(api: Api) -> None:
     redriven = await send(api, "/jobs/redrive", fingerprint=cause["fingerprint"], force="true")
     number = (await api.get("/api/dead")).json[0]["redrive"]
     assert redriven.headers["Location"] == f"/jobs/{number}?did=redriven"
-    assert "another chance" in check(await get(api, redriven.headers["Location"])).text
-    assert f"Job {number} tries them again" in check(await get(api, "/jobs")).text
+    assert "Retry started" in check(await get(api, redriven.headers["Location"])).text
+    assert f"Job {number} retries them" in check(await get(api, "/jobs")).text
     nothing = await send(api, "/jobs/redrive", fingerprint="0123456789ab")
     assert nothing.headers["Location"] == "/jobs?did=nothing"
     await send(api, f"/jobs/{number}/cancel")
@@ -227,7 +240,7 @@ async def test_jobs_are_looked_through_in_portions(api: Api, monkeypatch: pytest
     for number in range(3):
         await api.put(f"{number}.txt")
     page = check(await get(api, "/jobs?kind=nothing"))
-    assert "None among the jobs that were looked through" in page.text
+    assert "None among the jobs that were read" in page.text
     first = (await api.get("/api/jobs?kind=nothing")).json
     assert first["items"] == []
     assert (await api.get(f"/api/jobs?kind=nothing&after={first['next']}")).json == {"items": [], "next": None}

@@ -10,7 +10,14 @@ from penstock.documents.collections import (
     find_collection_by_id,
     list_collections,
 )
-from penstock.documents.deletion.delete import BulkDeletion, Matching, delete_matching, find_matching, restore_document
+from penstock.documents.deletion.delete import (
+    BulkDeletion,
+    Matching,
+    delete_matching,
+    delete_page,
+    find_matching,
+    restore_document,
+)
 from penstock.documents.deletion.purge import (
     clear_old_versions,
     collect_blobs,
@@ -25,8 +32,11 @@ from penstock.documents.document import (
     ChunkText,
     Document,
     DocumentFilter,
+    DocumentOrder,
+    DocumentPage,
     DocumentStatus,
     Event,
+    MatchingDocuments,
     PageText,
     TimelineEntry,
     Version,
@@ -140,6 +150,7 @@ from penstock.documents.queries import (
     list_pages,
     list_versions,
     read_text,
+    select_matching,
     show_document,
     show_documents,
     show_timeline,

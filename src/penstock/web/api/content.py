@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from penstock import documents
 from penstock.access import sign_link
 from penstock.errors import BadValue, NotFound, ResourceLimit, Unreadable
-from penstock.web.dependencies import DocumentId, Reads
+from penstock.web.dependencies import Caller, DocumentId, Reads
 from penstock.web.middleware.auth import Authenticator
 from penstock.web.middleware.errors import RESPONSES, plain
 
@@ -37,7 +37,7 @@ async def download(
     id: DocumentId,  # noqa: A002
     version: Annotated[int | None, Query(ge=1, lt=2**31, description="The newest if left out.")] = None,
     wanted: Annotated[str, Header(alias="Range", description="Such as bytes=0-99.")] = "",
-    link: Annotated[str, Query(description="A signed link, in place of a key.")] = "",  # noqa: ARG001  middleware/auth.py
+    link: Annotated[str, Query(description="A signed link, in place of a key.")] = "",
 ) -> Response:
     """The bytes of the newest version, or of another one."""
     found = await documents.blob_of(caller.app, id, version, tenant=caller.tenant)
@@ -105,8 +105,12 @@ async def draw_page(
     caller: Reads,
     id: DocumentId,  # noqa: A002
     number: Annotated[int, Path(ge=1, lt=2**31, description="The page, from 1 on.")],
+    *,
     width: Annotated[int, Query(ge=50, le=2000, description="Pixels.")] = 1000,
-    v: Annotated[str, Query(description="Ignored. A new value gets past the browser's cache.")] = "",  # noqa: ARG001
+    passage: Annotated[
+        int | None, Query(ge=0, lt=2**31, description="Mark this chunk, if the PDF itself has its text.")
+    ] = None,
+    v: Annotated[str, Query(description="Ignored. A new value gets past the browser's cache.")] = "",
 ) -> Response:
     """A page of a PDF, a packet or an image as a PNG, or as a JPEG where that is smaller by far."""
     shown = await documents.show_document(caller.app, id, tenant=caller.tenant)
@@ -125,6 +129,7 @@ async def draw_page(
         "page": number,
         "width": width,
         "limits": caller.app.settings.limits.model_dump(),
+        "passage": "" if passage is None else await _text_of(caller, id, number, passage),
     }
     try:
         async with caller.product.store.open(found.key) as file:
@@ -135,10 +140,16 @@ async def draw_page(
         "Cache-Control": "private, max-age=3600",
         "X-Content-Type-Options": "nosniff",
         "Content-Security-Policy": "default-src 'none'",
-        "ETag": f'"{found.digest.hex()[:32]}-{number}-{width}"',
+        "ETag": f'"{found.digest.hex()[:32]}-{number}-{width}-{passage}"',
     }
     [(kind, image)] = drawn
     return Response(image, media_type=kind, headers=headers)
+
+
+async def _text_of(caller: Caller, document: int, page: int, chunk: int) -> str:
+    """The text of a chunk of this page; empty if it stands on another one."""
+    found = await documents.list_chunks(caller.app, document, after=chunk - 1, most=1, tenant=caller.tenant)
+    return found[0].text if found and (found[0].number, found[0].page) == (chunk, page) else ""
 
 
 def find_range(header: str, size: int) -> tuple[int, int] | None:

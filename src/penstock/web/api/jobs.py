@@ -23,7 +23,7 @@ why_routes = APIRouter(prefix="/api/jobs", tags=["jobs"], responses=RESPONSES)
 
 JobState = Literal["ready", "later", "running", "waiting", "dead"]
 Name = Annotated[str | None, Query(max_length=500, description="Only of this name.")]
-JobNumber = Annotated[int, Path(ge=1, lt=2**63, description="The job's number.")]
+JobId = Annotated[int, Path(ge=1, lt=2**63, description="The job's id.")]
 What = Literal["queue", "kind", "fairness_key"]
 
 
@@ -207,7 +207,7 @@ async def list_jobs(
 
 
 @routes.get("/jobs/{job}")
-async def show_job(caller: Reads, job: JobNumber) -> JobDetails:
+async def show_job(caller: Reads, job: JobId) -> JobDetails:
     """One job, alive or from the history, with its attempts."""
     caller.needs_fleet()
     found = await caller.app.database.pool.repeat(lambda session: find_job(session, job))
@@ -218,7 +218,7 @@ async def show_job(caller: Reads, job: JobNumber) -> JobDetails:
 
 
 @why_routes.get("/{job}/why")
-async def explain_job(caller: Reads, job: JobNumber) -> Why:
+async def explain_job(caller: Reads, job: JobId) -> Why:
     """Why a job is where it is. For keys of the tenant `default` that are for all collections."""
     if not caller.runs_fleet:
         raise NotAllowed("Jobs are about all_tenants: use a key of the tenant `default` for all collections.")
@@ -230,7 +230,7 @@ async def explain_job(caller: Reads, job: JobNumber) -> Why:
 
 @routes.post("/jobs/{job}/cancel", status_code=202)
 async def cancel_job(
-    caller: Admins, job: JobNumber, reason: Annotated[str, Query(max_length=1000)] = "cancelled by hand"
+    caller: Admins, job: JobId, reason: Annotated[str, Query(max_length=1000)] = "cancelled by hand"
 ) -> JobIds:
     """Cancel a job; a running one stops with the next heartbeat of its worker."""
     caller.needs_fleet()
