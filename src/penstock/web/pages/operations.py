@@ -193,6 +193,23 @@ async def redrive(caller: Admins, fingerprint: Needed, force: Annotated[bool, Fo
     return back("/jobs", "nothing") if started.job is None else back(f"/jobs/{started.job}", "redriven")
 
 
+@job_routes.post("/{job}/redrive", response_class=Response)
+async def redrive_one(caller: Admins, job: jobs.JobId, force: Annotated[bool, Form()] = False) -> Response:
+    """Retry one dead letter; a refusal is answered on its page, as above."""
+    try:
+        started = await jobs.redrive_jobs(caller, jobs.Redrive(ids=[job], force=force))
+    except WrongState:
+        return back(f"/jobs/{job}", "unchanged")
+    return back(f"/jobs/{job}", "nothing") if started.job is None else back(f"/jobs/{started.job}", "redriven")
+
+
+@job_routes.post("/{job}/discard", response_class=Response)
+async def discard_one(caller: Admins, job: jobs.JobId, reason: Needed) -> Response:
+    """Discard one dead letter."""
+    done = await jobs.discard_jobs(caller, jobs.Discard(ids=[job], reason=reason))
+    return back(f"/jobs/{job}", "discarded" if done.jobs else "nothing")
+
+
 @job_routes.post("/discard", response_class=Response)
 async def discard(caller: Admins, fingerprint: Needed, reason: Needed) -> Response:
     """Discard dead letters."""

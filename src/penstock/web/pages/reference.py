@@ -73,7 +73,7 @@ async def show_reference(caller: Reads, request: Request) -> Response:
         for name, schema in sorted(document["components"]["schemas"].items())
         if schema.get("properties")
     ]
-    return show(request, caller, "reference.html", groups=groups, records=records, release=document["info"]["version"])
+    return show(request, caller, "reference.html", groups=groups, records=records, base=str(request.base_url))
 
 
 def read_operations(document: Schema) -> Iterator[tuple[str, Operation]]:

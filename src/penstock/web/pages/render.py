@@ -271,7 +271,7 @@ def segment(text: str) -> str:
 def query(*given: Mapping[str, Any], **changed: Any) -> str:
     """The query of an address: what is given, with changes; what is empty is left out."""
     wanted = {key: value for each in (*given, changed) for key, value in each.items()}
-    left = {key: value for key, value in wanted.items() if value not in (None, "", [], False)}
+    left = {key: value for key, value in wanted.items() if value or (value == 0 and value is not False)}
     return f"?{urlencode(left, doseq=True)}" if left else ""
 
 
