@@ -37,6 +37,7 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     ("source-trouble", "a source does not answer", "mend it, then `penstock sources check SOURCE`"),
     ("source-late", "a source is not read by anybody", "`penstock worker`"),
+    ("source-unserved", "messages of a source that no running worker has in its settings", "`penstock worker`"),
     ("source-full", "so many messages of a source wait that it is not read further", "`penstock worker`"),
     ("invariant-violated", "something that must always be true is not", "`penstock why`, then `penstock invariants`"),
     ("invariants-stale", "nobody has looked at the invariants for an hour", "`penstock schedule run check-invariants`"),

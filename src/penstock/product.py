@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.blobs import BlobStore, open_store
-from penstock.documents import Inbox, Intake, Notifier, Packets
+from penstock.documents import FROM_API, Inbox, Intake, Notifier, Packets, message_kind
 from penstock.documents.deletion import POINTS_QUEUE
 from penstock.engine import Penstock
 from penstock.extraction import SandboxPool
@@ -78,7 +78,8 @@ class Product:
         self.app.job(queue=QUEUE, timeout="1h", retries=3)(preparing.ocr_pages)
         preparing.ocr_call = self.app.kinds["ocr_pages"]
         taking = HandleMessage(self.inbox, self.fetcher, self.packets, self.notifier)
-        self.app.job(queue=INBOX_QUEUE, timeout="1h", retries=5)(taking.take_message)
+        for source in (FROM_API, *self.settings.sources):
+            self.app.job(name=message_kind(source), queue=INBOX_QUEUE, timeout="1h", retries=5)(taking.take_message)
         packing = PreparePacket(self.app, self.store, self.sandboxes, preparing, self.notifier)
         self.app.job(queue=QUEUE, timeout="6h", retries=3, max_queue_size=limits.waiting)(packing.prepare_packet)
         declare_crawls(self.app, self.fetcher, self.sandboxes, self.intake, self.notifier)

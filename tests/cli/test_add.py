@@ -301,7 +301,8 @@ async def test_collections(application: Application) -> None:
     assert await application.penstock("search", "anything") == (0, "Nothing was found.\n"), (
         "in a database without any document"
     )
-    assert await application.ask("collections", "delete", "water mill", "--yes") == {
+    assert await application.ask("collections", "delete", "water mill", "--now", "--yes") == {
         "collection": "water mill",
         "deleted": 0,
+        "restorable_until": None,
     }

@@ -19,23 +19,47 @@ async def test_delete_waits_for_the_receipts_and_works_itself(application: Appli
     await plant(
         application, tmp_path / "in", gate="The gate is made of oak.", mill="The mill grinds rye.", wheel="A wheel."
     )
-    answer = await application.ask("delete", "default/gate.txt", "--wait")
+    code, said = await application.penstock("delete", "default/gate.txt", "--wait")
+    assert (code, "7 days after the deletion" in said, "add --now" in said) == (2, True, True), said
+    assert len((await application.ask("documents", "list"))["documents"]) == 3, "nothing was deleted"
+    answer = await application.ask("delete", "default/gate.txt", "--now", "--wait")
     [number] = answer["deleted"]
     [receipt] = answer["receipts"]
     assert (receipt["document"], receipt["name"], bool(receipt["verified_at"])) == (number, "gate.txt", True)
+    assert answer["restorable_until"] is None
 
     code, said = await application.penstock("receipt", str(number))
-    assert (code, "nothing was found at" in said) == (0, True), said
+    assert (code, "UTC, verified at 20" in said) == (0, True), said
     code, said = await application.penstock("restore", str(number))
     assert (code, "upload it again" in said) == (2, True), said
     code, said = await application.penstock("delete", "default/nothing.txt")
     assert (code, "no document" in said) == (2, True), said
 
     answer = await application.ask("delete", "--collection", "default", "--name", "m*.txt", "--yes")
-    assert len(answer["deleted"]) == 1
+    assert (len(answer["deleted"]), bool(answer["restorable_until"])) == (1, True)
     assert (await application.ask("documents", "list"))["documents"][0]["name"] == "wheel.txt"
     listed = await application.ask("receipt", "--list")
-    assert [each["document"] for each in listed["receipts"]] == [number], "the other one waits for a worker"
+    assert [each["document"] for each in listed["receipts"]] == [number], "the other one can be restored"
+
+
+async def test_a_deletion_says_whether_it_can_be_undone(application: Application, tmp_path: Path) -> None:
+    await plant(application, tmp_path / "in", gate="The gate is made of oak.", mill="The mill grinds rye.")
+    code, said = await application.penstock("delete", "gate.txt")
+    assert code == 0, said
+    assert said.startswith("1 document deleted, with attachments.\nUntil 20")
+    [number] = [word for word in said.split() if word.isdigit()][-1:]
+    assert said.endswith(f" UTC this can be undone: penstock restore {number}\n")
+    code, said = await application.penstock("restore", number)
+    assert (code, said) == (0, f"Document {number} (gate.txt) is ready again.\n")
+    code, said = await application.penstock("delete", "gate.txt", "--now")
+    assert (code, said) == (0, "1 document deleted, with attachments.\nThis cannot be undone.\n")
+    code, said = await application.penstock("collections", "delete", "default", "--yes")
+    assert code == 0, said
+    assert said.endswith(" UTC this can be undone: penstock collections restore default\n")
+    code, said = await application.penstock("collections", "restore", "default")
+    assert (code, said) == (0, "Collection default is restored: 1 document ready.\n")
+    code, said = await application.penstock("collections", "delete", "default", "--yes", "--now")
+    assert (code, said) == (0, "Collection default is deleted, with 1 document.\nThis cannot be undone.\n")
 
 
 @pytest.mark.parametrize(

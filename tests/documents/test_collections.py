@@ -76,7 +76,7 @@ async def test_a_deleted_collection_takes_its_documents_along(document_queue: Do
     await document_queue.add("b.txt", b"2")
     job = await document_queue.claim_one()
     await document_queue.add("c.txt", b"3")
-    assert await delete_collection(document_queue.app, "files") == 3
+    assert (await delete_collection(document_queue.app, "files")).deleted == 3
     assert await list_documents(document_queue.app) == []
     preparing = (
         "select cancelling from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane where kind = $1"

@@ -114,11 +114,15 @@ async def test_it_was_cancelled_or_deleted_or_abandoned(document_queue: Document
     because, sentence = await why(document_queue, made.id)
     assert because == "deleted"
     assert "was deleted at 20" in sentence
-    assert f"not removed yet. `penstock restore {made.id}`" in sentence
+    assert f" UTC. To bring it back: `penstock restore {made.id}`." in sentence
+    await delete_document(document_queue.app, made.id, now=True)
+    assert (await why(document_queue, made.id))[1].endswith(
+        "is being removed. This cannot be undone: add it again to have it back."
+    )
     await remove_deleted(document_queue.app.database, document_queue.store)
     because, sentence = await why(document_queue, made.id)
     assert because == "deleted"
-    assert f"removed; nothing was left of it when looking again (`penstock receipt {made.id}`)" in sentence
+    assert f"its removal is complete and verified (`penstock documents receipt {made.id}`)" in sentence
     with pytest.raises(NotFound, match="no document 999"):
         await explain_document(document_queue.app, 999)
 
@@ -129,7 +133,7 @@ async def test_it_was_cancelled_or_deleted_or_abandoned(document_queue: Document
 async def receive(document_queue: DocumentQueue, number: str = "4711") -> int:
     """A message of the source `orders` with its job, as a row."""
     [job] = await document_queue.job_queue.enqueue(
-        Kind("take_message", prepare_document, "inbox")(document=1, version=1)
+        Kind("take_message.orders", prepare_document, "inbox")(document=1, version=1)
     )
     [row] = await document_queue.run(
         "insert into penstock.inbox (source, message_id, digest, payload, job_id) "
@@ -153,8 +157,7 @@ async def test_a_message_waits_fails_and_is_taken(document_queue: DocumentQueue)
     await document_queue.run("update penstock.inbox set state = 'failed', error = $1", json.dumps(error))
     told = await explain_anything(document_queue.app, str(number))
     assert (
-        "has failed (BadMessage): It names no document. When the cause is mended: `penstock inbox retry"
-        in told.sentence
+        "has failed (BadMessage): It names no document. When the cause is fixed: `penstock inbox retry" in told.sentence
     )
     made = await document_queue.add()
     await document_queue.run("update penstock.inbox set state = 'taken', error = null, document_id = $1", made.id)
@@ -172,7 +175,10 @@ async def test_newer_content_of_a_document_waits(document_queue: DocumentQueue) 
     assert told.sentence.startswith(f"Document {made.id} (a.txt) is ready: ")
     newer = f"finds it. Newer content of it waits: Message {made.id} (4711 of the source orders) waits: no live worker"
     assert newer in told.sentence
-    assert told.sentence.endswith(": `penstock worker` or `penstock up`. Then it becomes a document.")
+    assert (
+        "Start a worker that has [sources.orders] in its settings: `penstock worker` or `penstock up`." in told.sentence
+    )
+    assert told.sentence.endswith("Then it becomes a document.")
     assert list(told.evidence) == ["document", "message", "job"]
     assert [line.partition(" ")[0] for line in told.evidence_lines[:4]] == ["document", "accepted", "message", "job"]
 

@@ -234,7 +234,7 @@ async def test_a_deletion_waits_for_an_intake_that_is_under_way(document_queue: 
             while not (await document_queue.run(waits) or deleting.done()):  # within tx, the view would not change
                 await tx.execute("select 1")
         assert not deleting.done()
-    assert await deleting == 0
+    assert (await deleting).deleted == 0
 
 
 async def test_tenants_do_not_see_each_other(document_queue: DocumentQueue) -> None:

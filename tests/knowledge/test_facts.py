@@ -106,7 +106,7 @@ async def test_many_at_once_share_their_entities(study: FactsReading) -> None:
     collection = await study.collection()
     jobs = await study.product.facts.ask(collection)
     for document in documents[:4]:
-        await delete_document(study.product.app, document.id)
+        await delete_document(study.product.app, document.id, now=True)
     for job in jobs:
         await study.product.app.result(job, timeout="60s")
     async with asyncio.timeout(30):

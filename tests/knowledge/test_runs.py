@@ -218,7 +218,7 @@ async def test_a_deletion_hides_at_once_and_leaves_nothing(study: FactsReading) 
     await study.extract()
     facts = len(await study.facts(document.id))
     versions = [row["version_id"] for row in await study.rows("select version_id from penstock.extractions order by 1")]
-    await delete_document(study.product.app, document.id)
+    await delete_document(study.product.app, document.id, now=True)
     assert await study.facts(document.id) == []
     assert all(hit.document == kept.id for hit in (await study.find("the runner of Ada Byron")).hits)
     async with asyncio.timeout(30):

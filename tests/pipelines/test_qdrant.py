@@ -258,7 +258,7 @@ async def test_a_deletion_is_proved(database_url: DatabaseUrl, tmp_path: Path, s
         await add(product, "b.txt", text(2))
         await until_over(product, 2)
         await stand_in.stop()
-        await delete_document(product.app, document)
+        await delete_document(product.app, document, now=True)
         assert await names(product) == {"b.txt": 4}
 
         async def has_receipt() -> bool:

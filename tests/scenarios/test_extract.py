@@ -205,7 +205,7 @@ async def test_the_document_is_deleted_meanwhile(product_processes: Reading) -> 
     jobs = await product_processes.ask()
     async with running_worker(product_processes.product):
         await entered.wait()
-        await delete_document(product_processes.product.app, document)
+        await delete_document(product_processes.product.app, document, now=True)
         let.set()
         await product_processes.until_read(jobs)
         await product_processes.until("select exists (select from penstock.receipts where verified_at is not null)")

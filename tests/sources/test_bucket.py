@@ -56,6 +56,17 @@ async def listing(
         yield product, opened(product)
 
 
+async def test_a_check_reads_and_changes_nothing(
+    database_url: DatabaseUrl, tmp_path: Path, cloud: servers.Cloud
+) -> None:
+    async with listing(database_url, tmp_path, cloud, batch=2) as (product, source):
+        for key in ("a.txt", "b.txt", "c.txt"):
+            await put(source, key)
+        found = await source.check()
+        assert (found.new, found.more) == (2, True)
+        assert await rows(product, "select from penstock.inbox union all select from penstock.sources") == []
+
+
 async def put(source: BucketSource, key: str, text: str = "The sluice gate was repaired.") -> None:
     await obstore.put_async(source.bucket.objects, key, text.encode())
 

@@ -61,6 +61,24 @@ async def test_rows_come_once_in_their_order(database_url: DatabaseUrl, tmp_path
         assert await read.counted() == (31, 0), "a new process goes on where the last one was"
 
 
+async def test_a_check_reads_and_changes_nothing(database_url: DatabaseUrl, tmp_path: Path, outside: Any) -> None:
+    await outside.execute(ORDERS)
+    await outside.execute("insert into orders select n, 'n' || n from generate_series(1, 12) as n")
+    async with reading(database_url, tmp_path, batch=10) as read:
+        sources = Sources(read.product, [NAME])
+        found = await sources.check(NAME)
+        assert (found.new, found.more, found.examples) == (10, True, numbers(1, 5))
+        for table in ("inbox", "sources", "jobs"):
+            assert await read.run(f"select from penstock.{table}") == [], table
+        await read.poll()
+        before = await read.run("select position, polled_at from penstock.sources")
+        await outside.execute("insert into orders values (13, 'late')")
+        found = await sources.check(NAME)
+        assert (found.new, found.more, found.examples) == (1, False, ["13"])
+        assert await read.run("select position, polled_at from penstock.sources") == before
+        assert await read.ids() == numbers(1, 12)
+
+
 async def test_a_lower_number_that_is_committed_later_comes(
     database_url: DatabaseUrl, tmp_path: Path, outside: Any, late: Any
 ) -> None:
@@ -396,6 +414,11 @@ async def test_rows_are_marked_with_what_became_of_them(
         found = {row["id"]: (row["status"], row["why"]) for row in await outside.fetch("select * from orders")}
         assert found[1] == ("ready", None)
         assert found[2] == ("failed", "The content of b.txt is not base64: correct the sender.")
+        assert await tell(Writing(read.product), "orders") == 0
+        another = """{"class": "Permanent", "type": "BadMessage", "message": "The sender has no such order."}"""
+        await read.run("update penstock.inbox set error = $1 where message_id = '2'", another)
+        assert await tell(Writing(read.product), "orders") == 1, "it failed again, for another reason"
+        assert await outside.fetchval("select why from orders where id = 2") == "The sender has no such order."
         assert await tell(Writing(read.product), "orders") == 0
         await sources.open("orders").close()
         await read.poll()

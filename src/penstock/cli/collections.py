@@ -6,6 +6,7 @@ A collection that gets another model or index keeps the present one until the ne
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -33,9 +34,10 @@ from penstock.documents import (
     delete_collection,
     find_collection,
     list_collections,
+    restore_collection,
     watch_changes,
 )
-from penstock.text import counted
+from penstock.text import counted, utc
 
 if TYPE_CHECKING:
     from penstock.product import Product
@@ -149,20 +151,38 @@ def rename(name: Name, new_name: Annotated[str, typer.Argument(metavar="NEW")], 
 @app.command()
 def delete(
     name: Name,
+    now: Annotated[bool, typer.Option("--now", help="Remove it at once, without a chance to restore it.")] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Delete a collection with all its documents."""
+    """Delete a collection with all its documents.
+
+    It can be restored for documents.restore_within (7 days unless set), and is removed after that.
+    """
     if not yes:
         found = ask(lambda penstock: find_collection(penstock, name, tenant=penstock.settings.tenant))
-        typer.confirm(
-            f"Delete the collection {name} with its {counted(found.documents, 'document')}?", abort=True, err=True
-        )
-    deleted = ask(lambda penstock: delete_collection(penstock, name, tenant=penstock.settings.tenant))
+        final = " This cannot be undone." if now else ""
+        question = f"Delete the collection {name} with its {counted(found.documents, 'document')}?{final}"
+        typer.confirm(question, abort=True, err=True)
+    gone = ask(lambda penstock: delete_collection(penstock, name, now=now, tenant=penstock.settings.tenant))
     if as_json:
-        print_json({"collection": name, "deleted": deleted})
+        print_json({"collection": name} | asdict(gone))
+        return
+    typer.echo(f"Collection {name} is deleted, with {counted(gone.deleted, 'document')}.")
+    if gone.restorable_until is None:
+        typer.echo("This cannot be undone.")
     else:
-        typer.echo(f"The collection {name} is deleted, with {counted(deleted, 'document')}.")
+        typer.echo(f"Until {utc(gone.restorable_until)} this can be undone: penstock collections restore {name}")
+
+
+@app.command()
+def restore(name: Name, as_json: Json = False) -> None:
+    """Restore a deleted collection with the documents that were deleted with it."""
+    restored = ask_product(lambda product: restore_collection(product.app, name, tenant=product.app.settings.tenant))
+    if as_json:
+        print_json(restored.answer())
+    else:
+        typer.echo(f"Collection {name} is restored: {counted(restored.documents, 'document')} ready.")
 
 
 def _given(

@@ -46,11 +46,11 @@ from penstock.documents import (
     show_receipt,
     show_timeline,
 )
-from penstock.documents.deletion import delete_page
+from penstock.documents.deletion import delete_page, restorable_until
 from penstock.engine import Penstock, is_served
 from penstock.errors import BadSetting, CannotStart, NotFound
 from penstock.settings import format_duration
-from penstock.text import counted, span
+from penstock.text import counted, span, utc
 
 if TYPE_CHECKING:
     from penstock.product import Product
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List, show, retry, cancel and delete documents.", no_args_is_help=True, rich_markup_mode=None)
 
 BATCH = 1000  # documents that a filter deletes at once
+LISTED = 20  # documents whose ids a sentence has
 CHECK_EVERY = 0.2  # seconds, while it waits for receipts
 REMOVAL = "remove_documents"  # the kind of the jobs that it waits for
 
@@ -246,27 +247,47 @@ class DeletionResult:
     """The result of `penstock delete`."""
 
     documents: list[int]
-    restorable: str = ""  # for how long
+    restorable_until: datetime | None = None
     receipts: Sequence[Receipt] = ()
 
 
 def delete_documents(
     references: OptionalReferences = None,
-    collection: Annotated[str | None, typer.Option("--collection", "-c", help="Those of this one that match.")] = None,
-    where: Annotated[str | None, typer.Option(metavar="JSON", help="Whose metadata contain this.")] = None,
-    media_types: Annotated[
-        list[str] | None, typer.Option("--type", help="Of this media type; several are possible.")
+    collection: Annotated[
+        str | None, typer.Option("--collection", "-c", help="Delete matching documents of this collection.")
     ] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="That came at this time or later.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="That came before this time.")] = None,
-    name: Annotated[str | None, typer.Option(metavar="GLOB", help="With a name like this, such as '2019/*'.")] = None,
-    status: Annotated[str | None, typer.Option(help="In this status: queued, processing, ready, failed.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of the collection.")] = False,
+    where: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Only documents whose metadata contain this.")
+    ] = None,
+    media_types: Annotated[
+        list[str] | None, typer.Option("--type", help="Only documents of this media type; can be repeated.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only documents added at this time or later.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only documents added before this time.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="GLOB", help="Only documents with such a name, for example '2019/*'.")
+    ] = None,
+    status: Annotated[
+        str | None, typer.Option(help="Only documents in this status: queued, processing, ready, failed.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Delete all documents of the collection.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Remove them at once, without a chance to restore them.")] = False,
     yes: Yes = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Until everything is removed and looked for.")] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait", help="Wait until removal is verified; needs --now while documents.restore_within is set."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete documents, by name or by what is known of them; search does not see them from now on."""
+    """Delete documents, by name or by conditions.
+
+    Search does not find them from now on. They can be restored for documents.restore_within (7 days unless set), and are
+    removed after that.
+    """
 
     conditions: dict[str, Any] = {
         "metadata": _metadata(where),
@@ -282,36 +303,49 @@ def delete_documents(
         raise BadSetting("Conditions need a --collection: without one, name the documents.")
     wanted = Matching(collection or "", every=every, **conditions)
     if not yes:
-        _confirm(references, wanted)
-    outcome = ask_product(lambda product: _delete(product, references, wanted, wait=wait))
+        _confirm(references, wanted, now=now)
+    outcome = ask_product(lambda product: _delete(product, references, wanted, now=now, wait=wait))
     _print_outcome(outcome, as_json=as_json)
 
 
-def _confirm(references: list[str] | None, wanted: Matching) -> None:
+def _confirm(references: list[str] | None, wanted: Matching, *, now: bool) -> None:
     """Only for a filter, which may match more than was thought."""
     if references:
         return
     found = ask(lambda penstock: find_matching(penstock, wanted, most=BATCH + 1, tenant=penstock.settings.tenant))
-    number = f"more than {BATCH:,} documents" if len(found) > BATCH else counted(len(found), "document")
+    count = f"more than {BATCH:,} documents" if len(found) > BATCH else counted(len(found), "document")
+    final = " This cannot be undone." if now else ""
     if found:
-        typer.confirm(f"Delete {number} of {wanted.collection}, with what is inside of them?", abort=True, err=True)
+        typer.confirm(f"Delete {count} of {wanted.collection}, with attachments?{final}", abort=True, err=True)
 
 
-async def _delete(product: "Product", references: list[str] | None, wanted: Matching, *, wait: bool) -> DeletionResult:
-    app = product.app
+async def _delete(
+    product: "Product", references: list[str] | None, wanted: Matching, *, now: bool, wait: bool
+) -> DeletionResult:
+    app, tenant = product.app, product.app.settings.tenant
+    window = app.settings.documents.restore_within
+    if wait and window and not now:
+        raise BadSetting(
+            f"--wait waits for the removal, which comes {_length(window)} after the deletion, when the documents cannot be "
+            "restored any more: add --now to remove them at once, or leave out --wait."
+        )
     documents: list[int] = []
+    restorable: datetime | None = None
     if references:
         documents = [found.id for found in await _find_all(app, references)]
         for document in documents:
-            await delete_document(app, document, tenant=app.settings.tenant)
+            restorable = restorable or (await delete_document(app, document, now=now, tenant=tenant)).restorable_until
     else:
-        while numbers := await find_matching(app, wanted, most=BATCH, tenant=app.settings.tenant):
-            await delete_page(app.database, numbers, "deleted by a filter")
-            documents += numbers
-    grace = app.settings.documents.restore_within
-    if grace is not None:
-        return DeletionResult(documents, format_duration(grace))
-    return DeletionResult(documents, receipts=await _wait(product, documents) if wait else ())
+        restorable = None if now else await restorable_until(app)
+        while found := await find_matching(app, wanted, most=BATCH, tenant=tenant):
+            await delete_page(app.database, found, "deleted by a filter", now=now)
+            documents += found
+    receipts = await _wait(product, documents) if wait else ()
+    return DeletionResult(documents, restorable if documents else None, receipts)
+
+
+def _length(window: timedelta) -> str:
+    return counted(window.days, "day") if window == timedelta(days=window.days) else format_duration(window)
 
 
 async def _wait(product: "Product", documents: list[int]) -> list[Receipt]:
@@ -336,8 +370,8 @@ async def _refuse_waiting(app: Penstock, document: int) -> None:
     receipt = await _find_receipt(app, document)
     if receipt is None or receipt.verified_at is None:
         raise CannotStart(
-            f"Document {document} is deleted, and waits for a job that a worker has left: start one with `penstock worker`, "
-            "and it is removed."
+            f"Document {document} is deleted, and its removal waits for a job that a worker has left: start one with "
+            "`penstock worker`."
         )
 
 
@@ -350,22 +384,28 @@ async def _find_receipt(app: Penstock, document: int) -> Receipt | None:
 
 def _print_outcome(outcome: DeletionResult, *, as_json: bool) -> None:
     if as_json:
-        facts: dict[str, Any] = {"deleted": outcome.documents, "restore_within": outcome.restorable or None}
+        facts: dict[str, Any] = {"deleted": outcome.documents, "restorable_until": outcome.restorable_until}
         print_json(facts | {"receipts": [receipt.answer() for receipt in outcome.receipts]})
         return
-    number = counted(len(outcome.documents), "document")
-    typer.echo(f"{number} deleted, with what was inside: search finds nothing of it any more.")
-    if outcome.restorable:
-        typer.echo(f"`penstock restore` brings back what was deleted, for {outcome.restorable}.")
-    elif outcome.receipts:
-        typer.echo("Everything is removed, and nothing was found when looking again: penstock receipt --list")
+    typer.echo(f"{counted(len(outcome.documents), 'document')} deleted, with attachments.")
+    if outcome.restorable_until is not None:
+        ids = " ".join(map(str, outcome.documents)) if len(outcome.documents) <= LISTED else "ID..."
+        typer.echo(f"Until {utc(outcome.restorable_until)} this can be undone: penstock restore {ids}")
+    elif outcome.documents:
+        typer.echo("This cannot be undone.")
+    if outcome.receipts:
+        typer.echo("The removal is complete and verified: penstock documents receipt --list")
 
 
 def restore(
-    references: Annotated[list[int], typer.Argument(metavar="DOCUMENT...", help="Their numbers.")],
+    references: Annotated[list[int], typer.Argument(metavar="DOCUMENT...", help="Ids of deleted documents.")],
     as_json: Json = False,
 ) -> None:
-    """Bring back deleted documents and what was deleted with them, while documents.restore_within lasts."""
+    """Restore deleted documents and what was deleted with them.
+
+    Possible for documents.restore_within (7 days unless set) after the deletion. `penstock documents list --status deleted`
+    shows deleted documents.
+    """
 
     async def do(app: Penstock) -> list[Document]:
         for document in references:
@@ -381,18 +421,20 @@ def restore(
 
 
 def receipt(
-    document: Annotated[int | None, typer.Argument(metavar="DOCUMENT", help="The number of what was deleted.")] = None,
-    every: Annotated[bool, typer.Option("--list", help="All receipts.")] = False,
-    after: Annotated[int, typer.Option(help="With --list: of documents with a larger number.")] = 0,
+    document: Annotated[int | None, typer.Argument(metavar="DOCUMENT", help="The id of a removed document.")] = None,
+    every: Annotated[bool, typer.Option("--list", help="List all receipts.")] = False,
+    after: Annotated[int, typer.Option(help="With --list: only documents with a larger id.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="With --list: at most this many.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Show what was removed of a deleted document, and that somebody looked again."""
+    """Show what was removed of a deleted document, and how that was verified."""
     if (document is None) != every:
-        raise BadSetting("Name the number of a document, or say --list: one of the two.")
+        raise BadSetting("Name the id of a document, or use --list: one of the two.")
     if document is not None:
-        number = document
-        _show(ask(lambda penstock: show_receipt(penstock, number, tenant=penstock.settings.tenant)), as_json=as_json)
+        document_id = document
+        _show(
+            ask(lambda penstock: show_receipt(penstock, document_id, tenant=penstock.settings.tenant)), as_json=as_json
+        )
         return
     found = ask(lambda penstock: list_receipts(penstock, after=after, most=limit + 1, tenant=penstock.settings.tenant))
     more, shown = len(found) > limit, found[:limit]
@@ -405,7 +447,7 @@ def receipt(
     rows = ((each.document, each.collection, each.name, _at(each.deleted_at), _at(each.verified_at)) for each in shown)
     print_table(("id", "collection", "name", "deleted", "verified"), rows)
     if more:
-        typer.echo(f"There are more: penstock receipt --list --after {shown[-1].document}", err=True)
+        typer.echo(f"There are more: penstock documents receipt --list --after {shown[-1].document}", err=True)
 
 
 def _show(found: Receipt, *, as_json: bool) -> None:
@@ -414,10 +456,8 @@ def _show(found: Receipt, *, as_json: bool) -> None:
         print_json(facts)
         return
     said = f"was removed at {_at(found.removed_at)} UTC"
-    looked = (
-        f"and nothing was found at {_at(found.verified_at)} UTC" if found.verified_at else "and was not looked for yet"
-    )
-    typer.echo(f"Document {found.document} ({found.collection}/{found.name}) {said}, {looked}.")
+    verified = f"verified at {_at(found.verified_at)} UTC" if found.verified_at else "and is not verified yet"
+    typer.echo(f"Document {found.document} ({found.collection}/{found.name}) {said}, {verified}.")
     texts = ("contents", "removed", "verified")
     print_facts(facts | {name: json.dumps(facts[name], ensure_ascii=False) for name in texts if facts[name]})
 

@@ -1,6 +1,7 @@
 """`penstock sources`: the sources of documents. `penstock inbox`: their messages, and retrying those that have failed."""
 
 import json
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from penstock.documents import count_messages, list_messages, list_sources, load
 from penstock.engine import Penstock
 from penstock.engine.inspect import make_ready
 from penstock.errors import NotFound
+from penstock.text import counted
 
 inbox_app = typer.Typer(help="Messages of sources.", rich_markup_mode=None)
 sources_app = typer.Typer(help="Where documents come from by themselves.", rich_markup_mode=None)
@@ -58,18 +60,25 @@ def sources(context: typer.Context, as_json: Json = False) -> None:
 def check(
     name: Annotated[str, typer.Argument(help="The source, as in [sources.NAME].")], as_json: Json = False
 ) -> None:
-    """Read a source here and now, and say whether it answers; what it brings is kept. Exit code 1 if it does not."""
+    """Check whether a source answers, and show what would be taken from it; changes nothing.
+
+    Exit code 1 if it does not answer.
+    """
     from penstock.product import Product
-    from penstock.sources import Sources
+    from penstock.sources import SourceCheck, Sources
 
-    async def look(product: Product) -> None:
-        await Sources(product, [name]).check(name)
+    async def check(product: Product) -> SourceCheck:
+        return await Sources(product, [name]).check(name)
 
-    ask_product(look)
+    found = ask_product(check)
     if as_json:
-        print_json({"source": name, "answers": True})
-    else:
-        typer.echo(f"The source {name} answers.")
+        print_json({"source": name, "answers": True} | asdict(found))
+        return
+    count = f"at least {counted(found.new, 'new message')}" if found.more else counted(found.new, "new message")
+    examples = f" ({', '.join(shortened(each, 40) for each in found.examples)})" if found.examples else ""
+    typer.echo(f"Source {name} answers: {count}{examples}.")
+    for finding in found.findings:
+        typer.echo(finding)
 
 
 def _source_cells(facts: dict[str, Any]) -> tuple[object, ...]:

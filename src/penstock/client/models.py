@@ -233,6 +233,7 @@ class Document(Result):
     changed_at: datetime | None = None
     prepared_at: datetime | None = None
     deleted_at: datetime | None = None
+    restorable_until: datetime | None = None
 
     @property
     def is_over(self) -> bool:
@@ -337,10 +338,19 @@ class Found(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Deleted(Result):
-    """How many documents were deleted at once, and whether there are more that match."""
+    """How many documents a filter has deleted, and whether there are more that match."""
 
     deleted: int
     more: bool = False
+    restorable_until: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionDeletion(Result):
+    """How many documents were deleted with a collection, and until when it can be restored; None: it cannot."""
+
+    deleted: int
+    restorable_until: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

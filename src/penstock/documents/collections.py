@@ -9,13 +9,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, NoReturn
 
 from asyncpg import Record
 from pydantic import Field, ValidationError, with_config
 
 from penstock.database import Session, statements
-from penstock.documents.deletion.delete import delete_page
+from penstock.documents.deletion.delete import delete_page, restore_page
 from penstock.documents.migration import check_index, choose_index, choose_model, lock_models
 from penstock.documents.names import check_collection_name, no_such_collection
 from penstock.engine import Penstock
@@ -26,6 +27,8 @@ from penstock.settings import CollectionSettings
 sql = statements(__file__)
 
 DEFAULT = "default"  # the collection of documents that name none
+PAGE = 100  # documents that are deleted or restored together
+WITH_COLLECTION = "its collection was deleted"  # the reason, by which a restore finds them
 
 
 @with_config(json_schema_serialization_defaults_required=True)
@@ -63,6 +66,14 @@ class Collection:
 
     def answer(self) -> dict[str, Any]:
         return asdict(self) | {"created_at": self.created_at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionDeletion:
+    """The result of the deletion of a collection."""
+
+    deleted: Annotated[int, Field(description="Documents that were deleted with it.")]
+    restorable_until: Annotated[datetime | None, Field(description="null: the deletion cannot be undone.")]
 
 
 async def create_collection(app: Penstock, name: str, *, tenant: str = "default", **settings: Any) -> Collection:
@@ -158,18 +169,68 @@ async def change_collection(
     return await find_collection(app, renamed, tenant=tenant)
 
 
-async def delete_collection(app: Penstock, name: str, *, tenant: str = "default") -> int:
-    """Delete a collection with all its documents; the number of those. It cannot be found from the first moment on."""
+async def delete_collection(
+    app: Penstock, name: str, *, by: str = "", now: bool = False, tenant: str = "default"
+) -> CollectionDeletion:
+    """Delete a collection with all its documents; it is hidden from the first moment on.
+
+    With `now` nothing of it can be restored. That also ends the restore window of one that was deleted before.
+    """
+    name = check_collection_name(name)
+    grace = None if now else app.settings.documents.restore_within
+    until = None
     async with app.database.pool.transaction() as tx:
         # The lock waits for intakes that are under way; later ones see that it is deleted.
-        row = await sql.lock_collection.first(tx, tenant=tenant, name=check_collection_name(name))
-        if row is None:
+        row = await sql.lock_collection.first(tx, tenant=tenant, name=name)
+        if row is not None:
+            until = await sql.mark_deleted.value(tx, id=row["id"], grace=grace)
+        elif now:
+            row = await sql.lock_deleted.first(tx, tenant=tenant, name=name)
+        if row is None or not row.get("in_time", True):
             raise no_such_collection(name)
-        await sql.mark_deleted.run(tx, id=row["id"])
-    deleted = 0
-    while found := await app.database.pool.repeat(lambda session: sql.undeleted(session, id=row["id"], most=100)):
-        deleted += await delete_page(app.database, [each["id"] for each in found], "its collection was deleted")
-    return deleted
+        if now:
+            await sql.end_restore_window.run(tx, id=row["id"])
+    deleted, pool = 0, app.database.pool
+    while found := await pool.repeat(partial(sql.undeleted, id=row["id"], most=PAGE)):
+        deleted += await delete_page(app.database, [each["id"] for each in found], WITH_COLLECTION, by=by, now=now)
+    while now and (found := await pool.repeat(partial(sql.in_restore_window, id=row["id"], most=PAGE))):
+        await delete_page(app.database, [each["document_id"] for each in found], WITH_COLLECTION, by=by, now=True)
+    return CollectionDeletion(deleted, until)
+
+
+async def restore_collection(app: Penstock, name: str, *, tenant: str = "default") -> Collection:
+    """Bring back a deleted collection and the documents that were deleted with it. Can be repeated if it was interrupted."""
+    name = check_collection_name(name)
+    async with app.database.pool.transaction() as tx:
+        deleted = await sql.lock_deleted.first(tx, tenant=tenant, name=name)
+        present = await sql.find_collection.first(tx, tenant=tenant, name=name)
+        if present is not None:
+            collection = present["id"]
+            if not await _list_deleted_with(tx, collection):
+                _refuse_restore(name, other=deleted is not None and deleted["in_time"], id=collection)
+        elif deleted is None:
+            raise no_such_collection(name)
+        elif not deleted["in_time"]:
+            raise WrongState(f"Collection {name} cannot be restored any more: create it, and add its documents again.")
+        else:
+            collection = deleted["id"]
+            await sql.mark_restored.run(tx, id=collection)
+    while found := await app.database.pool.repeat(partial(_list_deleted_with, collection=collection)):
+        await restore_page(app, found, tenant=tenant)
+    return await find_collection(app, name, tenant=tenant)
+
+
+def _refuse_restore(name: str, *, other: bool, id: int) -> NoReturn:  # noqa: A002
+    if other:
+        raise NameTaken(
+            f"There is another collection {name} now: rename that one, and restore the deleted one then.", existing=id
+        )
+    raise WrongState(f"Collection {name} is not deleted: there is nothing to restore.")
+
+
+async def _list_deleted_with(session: Session, collection: int) -> list[int]:
+    rows = await sql.deleted_with_collection(session, id=collection, reason=WITH_COLLECTION, most=PAGE)
+    return [row["id"] for row in rows]
 
 
 async def _refuse_taken(tx: Session, tenant: str, name: str, own: int) -> None:

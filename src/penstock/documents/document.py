@@ -43,6 +43,9 @@ class Document:
     changed_at: datetime
     prepared_at: datetime | None
     deleted_at: datetime | None
+    restorable_until: Annotated[
+        datetime | None, Field(description="deleted: how long it can be restored; null when it cannot.")
+    ]
     media_type: Annotated[str | None, Field(description="By its content, not by its name; null until it was read.")]
     title: str | None
     pages: int | None

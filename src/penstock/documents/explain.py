@@ -150,13 +150,15 @@ def _lines(document: Document) -> Iterator[str]:
 
 def _tell_deleted(document: Document, receipt: Receipt | None) -> tuple[str, str, str]:
     said = f"was deleted at {document.deleted_at:%Y-%m-%d %H:%M:%S} UTC"
+    if document.restorable_until is not None:
+        until = f"{said} and can be restored until {utc(document.restorable_until)}."
+        return "deleted", until, f"To bring it back: `penstock restore {document.id}`."
     if receipt is None:
-        back = f"`penstock restore {document.id}` says whether it can come back."
-        return "deleted", f"{said}; its text and bytes are not removed yet.", back
-    looked = "; nothing was left of it when looking again" if receipt.verified_at is not None else ""
+        return "deleted", f"{said} and is being removed.", "This cannot be undone: add it again to have it back."
+    verified = " and verified" if receipt.verified_at is not None else ""
     return (
         "deleted",
-        f"{said} and removed{looked} (`penstock receipt {document.id}`).",
+        f"{said}; its removal is complete{verified} (`penstock documents receipt {document.id}`).",
         "Add it again to have it back.",
     )
 

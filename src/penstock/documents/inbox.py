@@ -24,7 +24,7 @@ from penstock.blobs import BlobStore, StoredBlob
 from penstock.database import Session, statements
 from penstock.documents.ingest.intake import keep_blobs
 from penstock.documents.names import fairness_key_of
-from penstock.engine import STEP, Penstock, insert_reserved, reach, reserve_ids, stamp_args, wake_queues
+from penstock.engine import STEP, Kind, Penstock, insert_reserved, reach, reserve_ids, stamp_args, wake_queues
 from penstock.engine.inspect import Explanation, advise, explain_job, joined
 from penstock.errors import BadSetting, BadValue, PenstockError
 from penstock.settings import SourceSettings
@@ -32,7 +32,8 @@ from penstock.text import counted, span, storable, up_to, utc, utc_relative
 
 sql = statements(__file__)
 
-KIND = "take_message"
+KIND = "take_message"  # with the source's name after a dot, or alone for what came by the API
+FROM_API = "_api"  # the source of packets that came by HTTP with references
 POISON = "penstock:poison"  # in place of a payload: why the message cannot be used
 ID_MAX = 1000  # bytes
 COUNTED_TO = 10_000  # messages that wait, for an explanation
@@ -76,6 +77,14 @@ class ReceivedBatch:
     versions: int = 0  # came before with other content, and are taken again
     conflicts: list[str] = field(default_factory=list)  # the same, and refused: their numbers at the source
     unneeded: list[str] = field(default_factory=list)  # keys in the blob store whose bytes were there already
+    jobs: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # ids of the messages that are new here, and of their jobs
+
+
+def message_kind(source: str) -> str:
+    """The kind of the jobs of a source's messages. Only workers with the source in their settings declare it and claim them."""
+    return KIND if source == FROM_API else f"{KIND}.{source}"
 
 
 class Overtaken(PenstockError):
@@ -105,8 +114,12 @@ class Inbox:
         if row is None:
             await self._repeat(sql.position.first, source=source, tenant=tenant)
             row = await self._repeat(sql.read_position.first, source=source)
-        value, sweep = (None if text is None else json.loads(text) for text in (row["position"], row["sweep"]))
-        return Position(value, row["turn"], row["swept_at"], sweep, row["swept_ago"])
+        return _read_position(row)
+
+    async def peek_position(self, source: str) -> Position:
+        """The position without a row being made for it."""
+        row = await self._repeat(sql.read_position.first, source=source)
+        return Position(None, 0) if row is None else _read_position(row)
 
     async def unknown(self, source: str, ids: Sequence[str]) -> list[str]:
         """Those of these messages that never came."""
@@ -169,7 +182,8 @@ class Inbox:
         """
         settings = settings or self.source(source)
         unique = {checked_id(message.id): message for message in messages}  # of two with one number the last one counts
-        lane = (self.app.kinds[KIND].queue, KIND, fairness_key_of(settings.tenant, settings.collection))
+        kind = self.app.kinds[message_kind(source)]
+        lane = (kind.queue, kind.name, fairness_key_of(settings.tenant, settings.collection))
         lanes = await self.app.lanes([lane])
         async with self.app.database.pool.transaction() as tx:
             if position is not None:
@@ -178,7 +192,10 @@ class Inbox:
                 )
                 if moved is None:
                     raise Overtaken(f"The source {source} was read by another worker at the same time.")
-            done = await self._receive(tx, source, settings, unique, lanes[lane]) if unique else ReceivedBatch()
+            done = ReceivedBatch()
+            if unique:
+                done = await self._receive(tx, source, settings, unique)
+                await self._add_jobs(tx, kind, done.jobs, lanes[lane])
             if position is not None and unique:
                 await sql.count.run(
                     tx,
@@ -196,7 +213,7 @@ class Inbox:
         return done
 
     async def _receive(
-        self, tx: Session, source: str, settings: SourceSettings, messages: dict[str, SourceMessage], lane: int
+        self, tx: Session, source: str, settings: SourceSettings, messages: dict[str, SourceMessage]
     ) -> ReceivedBatch:
         numbers = await reserve_ids(tx, 2 * len(messages))
         rows = dict(zip(messages, zip(numbers[::2], numbers[1::2], strict=True), strict=True))
@@ -228,7 +245,7 @@ class Inbox:
         await self._keep_bytes(tx, settings, {number: messages[key] for key, (number, _) in new.items()}, done)
         unused = [each.key for key, message in messages.items() if key not in new for each in message.stored]
         done.unneeded += unused
-        await self._add_jobs(tx, list(new.values()), lane)
+        done.jobs = list(new.values())
         return done
 
     async def _meet_again(
@@ -276,16 +293,21 @@ class Inbox:
         )
         done.unneeded += [each.key for each in stored if kept[each.digest].key != each.key]
 
-    async def _add_jobs(self, tx: Session, pairs: Sequence[tuple[int, int]], lane: int) -> None:
+    async def _add_jobs(self, tx: Session, kind: Kind, pairs: Sequence[tuple[int, int]], lane: int) -> None:
         """Not by `enqueue`: the rows of the messages name the jobs, so that the ids of those come first."""
         if not pairs:
             return
-        args = stamp_args(self.app.kinds[KIND](message=number).args for number, _ in pairs)
+        args = stamp_args(kind(message=message).args for message, _ in pairs)
         await insert_reserved(tx, lane, dict(zip((job for _, job in pairs), args, strict=True)))
-        await wake_queues(tx, {self.app.kinds[KIND].queue})
+        await wake_queues(tx, {kind.queue})
 
     async def _repeat(self, statement: Any, **values: Any) -> Any:
         return await self.app.database.pool.repeat(partial(statement, **values))
+
+
+def _read_position(row: Record) -> Position:
+    value, sweep = (None if text is None else json.loads(text) for text in (row["position"], row["sweep"]))
+    return Position(value, row["turn"], row["swept_at"], sweep, row["swept_ago"])
 
 
 async def list_sources(session: Session, tenant: str) -> list[Record]:
@@ -337,7 +359,12 @@ async def list_unreported(session: Session, source: str, *, after: int, most: in
 
 async def note_reported(tx: Session, rows: Sequence[Record]) -> None:
     """Note which outcome of these messages was reported to their source."""
-    await sql.note_reported.run(tx, ids=[row["id"] for row in rows], statuses=[row["status"] for row in rows])
+    await sql.note_reported.run(
+        tx,
+        ids=[row["id"] for row in rows],
+        statuses=[row["status"] for row in rows],
+        reasons=[row["reason"] for row in rows],
+    )
 
 
 def encode_payload(message: SourceMessage) -> str:
@@ -381,12 +408,19 @@ async def explain_message(app: Penstock, number: int, *, tenant: str = "default"
         error = facts["error"] or {}
         message = str(error.get("message", "no reason was kept")).rstrip(". ")
         said = f"has failed ({error.get('type') or error.get('class', 'unknown')}): {message}."
-        advice = f"When the cause is mended: `penstock inbox retry {number}`."
+        advice = f"When the cause is fixed: `penstock inbox retry {number}`."
         return Explanation(subject, said, advice, "failed", "failed", evidence, (line,))
     job = await app.database.pool.repeat(lambda session: explain_job(session, row["job_id"]))
     evidence["job"] = job.answer()
-    advice = joined(advise(job.because, job.evidence, WORKER), "Then it becomes a document.")
+    advice = joined(_advise(job, row["source"]), "Then it becomes a document.")
     return Explanation(subject, job.predicate, advice, "waiting", job.because, evidence, (line, *job.evidence_lines))
+
+
+def _advise(job: Explanation, source: str) -> str:
+    """A worker that serves everything else may lack the source."""
+    if job.because == "unserved" and source != FROM_API:
+        return f"Start a worker that has [sources.{source}] in its settings: {WORKER}."
+    return advise(job.because, job.evidence, WORKER)
 
 
 def _tell_taken(row: Record) -> str:

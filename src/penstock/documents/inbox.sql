@@ -123,8 +123,9 @@ join penstock.blobs as blob on blob.id = inbox_blobs.blob_id
 where inbox_blobs.message = :message and blob.digest = :digest and blob.state = 'kept'
 
 -- name: list_unreported
--- What became of messages whose source has not heard of it, or of something else.
-select message.id, message.message_id, message.told, coalesce(fate.status, '') as status, fate.error
+-- Messages whose outcome was not reported to their source, or another outcome, or a failure with another reason.
+select message.id, message.message_id, message.told, coalesce(fate.status, '') as status, fate.error,
+  md5(fate.error ->> 'message') as reason
 from penstock.inbox as message
 left join penstock.documents as document on document.id = message.document_id
 cross join lateral (
@@ -135,12 +136,13 @@ cross join lateral (
   case when message.state = 'failed' then message.error else document.error end as error
 ) as fate
 where message.source = :source and message.told in ('', 'failed') and message.id > :after
-  and fate.status is not null and fate.status <> message.told
+  and fate.status is not null
+  and (fate.status <> message.told or message.told_reason is distinct from md5(fate.error ->> 'message'))
 order by message.id limit :most
 
 -- name: note_reported
-update penstock.inbox as message set told = heard.status
-from unnest(:ids::bigint[], :statuses::text[]) as heard(id, status)
+update penstock.inbox as message set told = heard.status, told_reason = heard.reason
+from unnest(:ids::bigint[], :statuses::text[], :reasons::text[]) as heard(id, status, reason)
 where message.id = heard.id
 
 -- name: list_sources

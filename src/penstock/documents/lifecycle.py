@@ -58,11 +58,20 @@ async def cancel_document(app: Penstock, document: int, *, tenant: str = "defaul
 
 
 async def delete_document(
-    app: Penstock, document: int, *, by: str = "", reason: str = "deleted by hand", tenant: str = "default"
+    app: Penstock,
+    document: int,
+    *,
+    by: str = "",
+    reason: str = "deleted by hand",
+    now: bool = False,
+    tenant: str = "default",
 ) -> Document:
-    """Delete a document and its members: search does not see them from now on. Deleting it again changes nothing."""
+    """Delete a document and its members: search does not see them from now on. Deleting it again changes nothing.
+
+    With `now` it is removed at once and cannot be restored, also if it was deleted before.
+    """
     await show_document(app, document, tenant=tenant)
-    await delete_page(app.database, [document], reason, by=by)
+    await delete_page(app.database, [document], reason, by=by, now=now)
     return await show_document(app, document, tenant=tenant)
 
 

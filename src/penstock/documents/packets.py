@@ -20,6 +20,7 @@ from pydantic import Field
 from penstock.blobs import BlobStore, StoredBlob, unknown_keys
 from penstock.database import Session, statements
 from penstock.documents.deletion.delete import delete_in
+from penstock.documents.inbox import FROM_API
 from penstock.documents.ingest.attachments import inherit_metadata, insert_waiting
 from penstock.documents.ingest.intake import BlobRow, Intake, keep_blobs
 from penstock.documents.ingest.upload import Accepted, CheckedUpload, ConcurrentChange, accepted, count_accepted
@@ -31,8 +32,6 @@ from penstock.settings import SourceSettings
 from penstock.text import storable
 
 sql = statements(__file__)
-
-FROM_API = "_api"  # the source of packets that came by HTTP with references
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,8 @@ class HandleMessage:
             return api_settings(json.loads(row["payload"]), row["tenant"])
         if row["source"] not in self._app.settings.sources:
             raise BadMessage(
-                f"There is no source {row['source']} in the settings of this worker: add it, then redrive the message."
+                f"Source {row['source']} is not in the settings of this worker: add [sources.{row['source']}], then run "
+                f"`penstock inbox retry {row['id']}`."
             )
         return self._inbox.source(row["source"])
 

@@ -157,11 +157,11 @@ class ExtractionSettings(Section):
 
 
 class DocumentSettings(Section):
-    """How long a deleted document can come back."""
+    """Deleted documents."""
 
     restore_within: Annotated[Duration | None, Unset] = Field(
-        None,
-        description="A deleted document can be restored for this long, and is removed after it; not set removes it at once.",
+        timedelta(days=7),
+        description="How long a deleted document or collection can be restored before it is removed; empty removes it at once.",
     )
 
 

@@ -12,5 +12,5 @@ The files in the order in which a message passes through them:
 """
 
 from penstock.sources.broker_intake import number_in, parse_object
-from penstock.sources.source import MessageOutcome, PolledSource, Source, SourceContext, Trouble
+from penstock.sources.source import MessageOutcome, PolledSource, Source, SourceCheck, SourceContext, Trouble
 from penstock.sources.sources import Sources

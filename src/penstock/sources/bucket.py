@@ -16,7 +16,7 @@ from penstock.blobs import Bucket, BucketObject, open_bucket
 from penstock.documents import Overtaken, Position, SourceMessage, check_document_name
 from penstock.errors import BadSetting, BadValue, NotFound
 from penstock.sources.files import name_filter
-from penstock.sources.source import MessageOutcome, SourceContext, Trouble, poll_forever
+from penstock.sources.source import MessageOutcome, SourceCheck, SourceContext, Trouble, poll_forever, summarise
 
 ABANDONED = 15.0  # seconds without a page, after which another worker goes on with a listing
 BEGIN: dict[str, Any] = {"after": None, "ended": 0}
@@ -44,6 +44,13 @@ class BucketSource:
 
     async def close(self) -> None:
         self._listing = None
+
+    async def check(self) -> SourceCheck:
+        """The first page of the listing with objects that were not taken yet."""
+        async for page in self.bucket.pages(None, self.context.chosen.batch):
+            if news := await self._news(page):
+                return summarise(news, more=len(page) == self.context.chosen.batch)
+        return SourceCheck(0)
 
     async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
         """Nothing is ever written to the bucket."""

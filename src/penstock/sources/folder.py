@@ -21,7 +21,7 @@ from penstock.blobs import StoredBlob
 from penstock.documents import Overtaken, SourceMessage, numbered
 from penstock.errors import BodyTooLarge
 from penstock.sources.files import FileChanged, FolderItem, folder_items, hash_file, item_at, name_filter, pieces, walk
-from penstock.sources.source import MessageOutcome, SourceContext, Trouble, poll_forever
+from penstock.sources.source import MessageOutcome, SourceCheck, SourceContext, Trouble, poll_forever, summarise
 from penstock.telemetry import log
 
 TOGETHER = 256 * 2**20  # bytes that are stored before a batch is received
@@ -58,8 +58,10 @@ class OutboxFolders:
             moved = self._move(self.top / name, failed, name)
             if moved != self.top / name:
                 _write_reason(moved, outcome.reason)
-        elif self._is_there(failed, name, mark) and not _reason_of(failed / name).exists():
-            _write_reason(failed / name, outcome.reason)  # we were stopped between the two
+        elif self._is_there(failed, name, mark):
+            _write_reason(
+                failed / name, outcome.reason
+            )  # the process was stopped in between, or the reason is another one
 
     def _is_there(self, top: Path, name: str, mark: str) -> bool:
         try:
@@ -158,6 +160,19 @@ class FolderSource:
 
     async def close(self) -> None:
         """Nothing is open between two looks."""
+
+    async def check(self) -> SourceCheck:
+        """The files that were not taken yet, of the first batch that is not known; files are hashed to find them."""
+        found = await asyncio.to_thread(self._look)
+        since = asyncio.get_running_loop().time()
+        items = [SeenItem(item, since, since) for item in found]
+        while items:
+            batch = self._portion(items)
+            items = items[len(batch) :]
+            messages = [message for seen in batch if (message := await self._read(seen)) is not None]
+            if news := await self.context.news(messages):
+                return summarise(news, more=bool(items))
+        return SourceCheck(0)
 
     async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
         if not self._moves:

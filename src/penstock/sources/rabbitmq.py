@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.pipelines import CONNECT, need_aio_pika, rabbit
 from penstock.sources.broker_intake import BATCH_BYTES, Arrival, BatchOutcome, batches, read_message, take
-from penstock.sources.source import MessageOutcome, Source, SourceContext
+from penstock.sources.source import MessageOutcome, Source, SourceCheck, SourceContext
 from penstock.telemetry import log
 
 if TYPE_CHECKING:
@@ -94,8 +94,22 @@ class RabbitSource:
             await self._context.answered()
             await self._consume(channel, queue)
 
+    async def check(self) -> SourceCheck:
+        """The number of messages that wait in the queue. Nothing is declared, and nothing is consumed."""
+        from aiormq.exceptions import ChannelNotFoundEntity
+
+        assert self._chosen.url is not None  # noqa: S101  the settings see to it
+        name = self._chosen.queue or ""
+        async with rabbit(self._chosen.url.get_secret_value(), f"source {self._context.name}") as connection:
+            channel = await connection.channel(publisher_confirms=False)
+            try:
+                queue = await channel.declare_queue(name, passive=True)
+            except ChannelNotFoundEntity:
+                return SourceCheck(0, findings=[f"The queue {name} does not exist yet: a worker creates it."])
+            return SourceCheck(queue.declaration_result.message_count or 0)
+
     async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
-        """A queue does not want to hear."""
+        """Outcomes are not reported to a queue."""
 
     async def close(self) -> None:
         """Nothing is open outside of `run`."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.errors import PenstockError
 from penstock.pipelines import need_azure, service_bus
 from penstock.sources.broker_intake import BATCH_BYTES, Arrival, BatchOutcome, batches, poisoned, read_message, take
-from penstock.sources.source import MessageOutcome, Source, SourceContext
+from penstock.sources.source import MessageOutcome, Source, SourceCheck, SourceContext, summarise
 from penstock.telemetry import log
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ CALL = 30.0  # seconds for one answer of the broker, with the library's own trie
 WAIT = 2.0  # seconds that it is waited for a first message
 PATIENCE = 15.0  # seconds that a batch may wait for our database; a lock lasts for a minute, or what the queue says
 SETTLING = 50  # messages that are settled at the same time: each waits for the broker's word
+PEEKED = 100  # messages that a check reads
 REASON_MAX = 4096  # characters of a reason, which is a property of the dead letter
 
 
@@ -55,8 +56,20 @@ class BusSource:
             while True:
                 await self._bring(receiver)
 
+    async def check(self) -> SourceCheck:
+        """Peek at the messages of the queue, which neither locks nor removes them."""
+        assert self._chosen.url is not None  # noqa: S101  the settings see to it
+        url, queue = self._chosen.url.get_secret_value(), self._chosen.queue or ""
+        async with (
+            service_bus(url, f"source {self._context.name}") as client,
+            client.get_queue_receiver(queue) as receiver,
+        ):
+            peeked = await receiver.peek_messages(max_message_count=PEEKED)
+        news = await self._context.news([self._read(each).message for each in peeked])
+        return summarise(news, more=len(peeked) == PEEKED)
+
     async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
-        """A queue does not want to hear."""
+        """Outcomes are not reported to a queue."""
 
     async def close(self) -> None:
         """Nothing is open outside of `run`."""

@@ -119,6 +119,11 @@ class Caller:
             told.evidence = {key: value for key, value in told.evidence.items() if key != "job"}
         return told
 
+    def needs_scope(self, scope: str) -> None:
+        if not self.principal.may(scope):
+            allowed = ", ".join(sorted(self.principal.scopes))
+            raise NotAllowed(f"This needs a key with the scope {scope}; this one has {allowed}.")
+
     def needs_all_collections(self, what: str) -> None:
         if self.principal.collections is not None:
             raise NotAllowed(f"This key is for some collections alone, and cannot {what}.")
@@ -129,9 +134,7 @@ async def _caller(
 ) -> Caller:
     caller = _caller_of(request)
     for scope in needed.scopes:
-        if not caller.principal.may(scope):
-            allowed = ", ".join(sorted(caller.principal.scopes))
-            raise NotAllowed(f"This needs a key with the scope {scope}; this one has {allowed}.")
+        caller.needs_scope(scope)
     return caller
 
 
@@ -255,6 +258,9 @@ async def _packet(
     return waiting
 
 
+RemoveNow = Annotated[
+    bool, Query(description="Remove it at once, without a chance to restore it; needs the admin scope.")
+]
 DocumentId = Annotated[int, Depends(_document)]
 PacketId = Annotated[int | WaitingPacket, Depends(_packet)]
 CollectionName = Annotated[str, Depends(_collection)]

@@ -38,7 +38,7 @@ from penstock.client.knowledge_models import (
     Stream,
     StreamMessage,
 )
-from penstock.client.models import Collection, Why, decode, decode_list
+from penstock.client.models import Collection, CollectionDeletion, Why, decode, decode_list
 from penstock.client.signing import sign_message
 from penstock.client.upload_body import content_of
 
@@ -74,13 +74,25 @@ class AsyncCollections:
         )
         return decode(Collection, changed)
 
-    async def delete(self, name: str) -> None:
-        """Delete it with all of its documents."""
+    async def delete(self, name: str, *, now: bool | None = None) -> CollectionDeletion | None:
+        """Delete it with all of its documents. It can be restored until `restorable_until`; not at all with `now`.
+
+        None when the answer was lost, and a repetition found it deleted.
+        """
         try:
-            await self._transport.ask("DELETE", "/api/collections/{collection}", at={"collection": name})
+            gone = await self._transport.ask(
+                "DELETE", "/api/collections/{collection}", at={"collection": name}, query={"now": now}
+            )
         except NotFound as error:
-            if not error.repeated:  # else an earlier try has deleted it, and only its answer was lost
+            if not error.repeated:
                 raise
+            return None
+        return decode(CollectionDeletion, gone)
+
+    async def restore(self, name: str) -> Collection:
+        """Bring back a deleted one, with the documents that were deleted with it."""
+        at = {"collection": name}
+        return decode(Collection, await self._transport.ask("POST", "/api/collections/{collection}/restore", at=at))
 
 
 class AsyncCrawls:

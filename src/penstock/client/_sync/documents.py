@@ -337,9 +337,10 @@ class Documents(Uploads, Downloads):
         link = decode(Link, made)
         return replace(link, url=self._transport.address.url + link.url) if link.url.startswith("/") else link
 
-    def delete(self, id: int) -> Document:  # noqa: A002
-        """Out of search and lists at once; the bytes follow."""
-        return decode(Document, self._transport.ask("DELETE", "/api/documents/{id}", at={"id": id}))
+    def delete(self, id: int, *, now: bool | None = None) -> Document:  # noqa: A002
+        """Take it out of search and lists at once. It can be restored until `restorable_until`; not at all with `now`."""
+        gone = self._transport.ask("DELETE", "/api/documents/{id}", at={"id": id}, query={"now": now})
+        return decode(Document, gone)
 
     def delete_matching(  # noqa: PLR0913  each is a condition
         self,
@@ -354,8 +355,9 @@ class Documents(Uploads, Downloads):
         all: bool | None = None,  # noqa: A002
         limit: int | None = None,
         reason: str | None = None,
+        now: bool | None = None,
     ) -> Deleted:
-        """Delete what matches, up to a thousand at once: `more` says whether to ask again. No condition needs `all`."""
+        """Delete what matches, up to a thousand at once: repeat while there are `more`. Without a condition it needs `all`."""
         wish = {
             "collection": collection,
             "status": status,
@@ -367,6 +369,7 @@ class Documents(Uploads, Downloads):
             "all": all,
             "limit": limit,
             "reason": reason,
+            "now": now,
         }
         named = {name: value for name, value in wish.items() if value is not None}
         return decode(Deleted, self._transport.ask("POST", "/api/documents/delete", body=named))

@@ -25,6 +25,7 @@ from penstock.engine import STEP, Penstock, reach
 from penstock.errors import NotFound
 from penstock.search import BulkRemoval, count_rows
 from penstock.telemetry import log
+from penstock.text import utc
 
 sql = statements(__file__)
 
@@ -54,7 +55,7 @@ HOW = (
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What was removed of a document, and that somebody looked afterwards."""
+    """What was removed of a document, and how the removal was verified."""
 
     document: int
     collection: str
@@ -83,17 +84,19 @@ async def show_receipt(app: Penstock, document: int, *, tenant: str = "default")
     if row is not None:
         return _read(row)
     found = await show_document(app, document, tenant=tenant)
-    if found.status == "deleted":
+    name = f"Document {document} ({found.name})"
+    if found.restorable_until is not None:
         raise NotFound(
-            f"Document {document} ({found.name}) is deleted, and not removed yet: its receipt comes with that."
+            f"{name} is deleted and can be restored until {utc(found.restorable_until)}: its receipt comes with the removal "
+            "after that."
         )
-    raise NotFound(
-        f"Document {document} ({found.name}) is {found.status}: there is a receipt only of what was removed."
-    )
+    if found.status == "deleted":
+        raise NotFound(f"{name} is deleted and not removed yet: its receipt comes with the removal.")
+    raise NotFound(f"{name} is {found.status}: only a document that was removed has a receipt.")
 
 
 async def list_receipts(app: Penstock, *, after: int = 0, most: int = 100, tenant: str = "default") -> list[Receipt]:
-    """By the number of the document."""
+    """By the id of the document."""
     if not 0 <= after <= LARGEST:
         return []
     rows = await app.database.pool.repeat(partial(sql.list_receipts, after=after, most=most, tenant=tenant))

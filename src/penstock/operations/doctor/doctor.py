@@ -43,7 +43,13 @@ from penstock.operations.doctor.engine import (
     examine_schedules,
     examine_unserved,
 )
-from penstock.operations.doctor.external import examine_facts, examine_llms, examine_sources
+from penstock.operations.doctor.external import (
+    examine_facts,
+    examine_llms,
+    examine_sources,
+    examine_unserved_sources,
+    is_source_lane,
+)
 from penstock.operations.doctor.finding import Finding
 from penstock.operations.doctor.integrity import examine_documents, examine_invariants
 from penstock.operations.doctor.server import DEAD_ROWS, LONG_AFTER, MANY_ROWS, examine_server
@@ -112,7 +118,8 @@ async def _examine_engine(session: Session, old_after: timedelta) -> list[Findin
         *await examine_lost(session),
         *examine_pools(workers),
         *examine_reported_notifications(workers),
-        *examine_unserved(lanes),
+        *examine_unserved([lane for lane in lanes if not is_source_lane(lane)]),
+        *examine_unserved_sources(lanes, workers),
         *await examine_llms(session, lanes, workers),
         *examine_age(lanes, workers, old_after),
         *examine_dead(await dead_by_cause(session, 20)),

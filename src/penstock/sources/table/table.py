@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.documents import Position, SourceMessage
 from penstock.errors import BadSetting
-from penstock.sources.source import MessageOutcome, SourceContext, poll_forever
+from penstock.sources.source import MessageOutcome, SourceCheck, SourceContext, poll_forever, summarise
 from penstock.sources.table.dialect import Connection, TableQuery, choose_dialect
 from penstock.sources.table.queries import NUMBER, ORDER, RowKey, TableConnection, order_name, to_message
 from penstock.telemetry import log
@@ -222,6 +222,14 @@ class TableSource:
     async def rest(self, seconds: float) -> None:
         """Not all workers at the same moment; shorter while a sweep is under way."""
         await asyncio.sleep(min(seconds, self._sweep.rest) * random.uniform(0.8, 1.2))  # noqa: S311  no secret
+
+    async def check(self) -> SourceCheck:
+        """The next batch of new rows. Rows that were committed late, which a sweep finds, are not among them."""
+        position = await self.context.peek_position()
+        batch = await self._reader.newer(position)
+        news = await self.context.news(batch.messages)
+        more = not batch.is_whole or batch.rows == self._chosen.batch
+        return summarise(news, more=more, findings=self._sweep.findings(position))
 
     async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
         async with self._marking.open() as (connection, queries):

@@ -30,6 +30,7 @@ from penstock.web.dependencies import (
     Limit,
     Page,
     Reads,
+    RemoveNow,
     Why,
     Writes,
     cut,
@@ -167,9 +168,15 @@ async def cancel_document(caller: Writes, id: DocumentId) -> Document:  # noqa: 
 
 
 @routes.delete("/{id}", status_code=202)
-async def delete_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A002
-    """Take it out of search and lists at once, with its members; the bytes follow later."""
-    changed = await documents.delete_document(caller.app, id, by=caller.principal.name, tenant=caller.tenant)
+async def delete_document(
+    caller: Writes,
+    id: DocumentId,  # noqa: A002
+    now: RemoveNow = False,
+) -> Document:
+    """Take it out of search and lists at once, with its members; they can be restored until `restorable_until`."""
+    if now:
+        caller.needs_scope("admin")
+    changed = await documents.delete_document(caller.app, id, by=caller.principal.name, now=now, tenant=caller.tenant)
     caller.product.notifier.notify()
     return changed
 
@@ -191,14 +198,19 @@ class DeletionFilter(BaseModel):
     name_glob: str | None = Field(
         None, max_length=1024, description="Only names like this: * is any text, ? any one character."
     )
-    all: bool = Field(False, description="Without any condition, this must be said.")
+    all: bool = Field(False, description="All documents of the collection; required when there is no condition.")
     limit: int = Field(1000, ge=1, le=1000, description="Documents that are deleted at once; ask again for the rest.")
     reason: str = Field("deleted by a filter", max_length=1000, description="For the receipts.")
+    now: bool = Field(
+        False, description="Remove them at once, without a chance to restore them; needs the admin scope."
+    )
 
 
 @deletion_routes.post("/documents/delete", status_code=202)
 async def delete_documents(caller: Writes, wanted: DeletionFilter) -> BulkDeletion:
-    """Delete the documents of a collection that match, with what is inside of them."""
+    """Delete the documents of a collection that match, with their members."""
+    if wanted.now:
+        caller.needs_scope("admin")
     await caller.find_collection(wanted.collection)
     done = await documents.delete_matching(
         caller.app,
@@ -215,6 +227,7 @@ async def delete_documents(caller: Writes, wanted: DeletionFilter) -> BulkDeleti
         most=wanted.limit,
         by=caller.principal.name,
         reason=wanted.reason,
+        now=wanted.now,
         tenant=caller.tenant,
     )
     caller.product.notifier.notify()
@@ -223,7 +236,7 @@ async def delete_documents(caller: Writes, wanted: DeletionFilter) -> BulkDeleti
 
 @deletion_routes.post("/documents/{id}/restore", status_code=202)
 async def restore_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A002
-    """Bring back a deleted document and what was deleted with it, while documents.restore_within lasts."""
+    """Bring back a deleted document and what was deleted with it; possible until `restorable_until`."""
     restored = await documents.restore_document(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()
     return restored
@@ -237,7 +250,7 @@ async def show_receipt(caller: Reads, id: DocumentId) -> Receipt:  # noqa: A002
 
 @deletion_routes.get("/receipts")
 async def list_receipts(caller: Reads, after: AfterNumber = 0, limit: Limit = 100) -> Page[Receipt, int]:
-    """Receipts by the numbers of their documents."""
+    """Receipts by the ids of their documents."""
     caller.needs_all_collections("list receipts")
     found = await documents.list_receipts(caller.app, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(found, limit, lambda each: each.document)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request, Response
@@ -16,7 +16,7 @@ from penstock.errors import BadRequest, WrongState
 from penstock.web.dependencies import Caller, DocumentId, Reads, Writes
 from penstock.web.middleware.request_body import Form as Files
 from penstock.web.middleware.request_body import check_head, pieces
-from penstock.web.pages.render import back, drawable, restore_deadline, show
+from penstock.web.pages.render import back, drawable, show
 
 routes = APIRouter(prefix="/documents", include_in_schema=False)
 
@@ -99,7 +99,6 @@ async def _show(caller: Caller, request: Request, document_id: int, asked: Docum
         if document.status != "deleted"
         else [],
         members=members,
-        restorable_until=_restorable_until(caller, document),
         packet=packets.get(document.id),
     )
 
@@ -122,12 +121,6 @@ def mark_passage(text: str, passage: ChunkText | None) -> Markup:
         return escape(text)
     before, marked, after = text[: passage.start], text[passage.start : passage.stop], text[passage.stop :]
     return Markup('{}<mark class="found" id="passage" tabindex="-1">{}</mark>{}').format(before, marked, after)
-
-
-def _restorable_until(caller: Caller, document: Document) -> datetime | None:
-    within = caller.app.settings.documents.restore_within
-    until = document.deleted_at + within if document.deleted_at and within else None
-    return until if until and until > datetime.now(UTC) else None
 
 
 async def _parent(caller: Caller, document: Document) -> Document | None:
@@ -230,7 +223,7 @@ async def change_document(
             up_to=LARGEST,
             ids=[id],
             came_from=f"/documents/{id}",
-            restorable_until=restore_deadline(caller),
+            restorable_until=await documents.restorable_until(app),
         )
     if action == "delete":
         await documents.delete_document(app, id, by=caller.principal.name, tenant=tenant)

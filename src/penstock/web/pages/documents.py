@@ -27,7 +27,7 @@ from penstock.web.dependencies import Caller, Reads, Storable, Writes
 from penstock.web.middleware.request_body import Form as Files
 from penstock.web.middleware.request_body import check_head, pieces
 from penstock.web.pages.overview import count_statuses
-from penstock.web.pages.render import back, choose, query, restore_deadline, seen_by, show
+from penstock.web.pages.render import back, choose, query, seen_by, show
 
 routes = APIRouter(include_in_schema=False)
 
@@ -265,7 +265,7 @@ async def change_documents(
             up_to=newest if every else LARGEST,
             ids=[] if every else [each.id for each in found],
             came_from=address,
-            restorable_until=restore_deadline(caller),
+            restorable_until=await documents.restorable_until(caller.app),
         )
     changed = await _change(caller, [each.id for each in found], verb)
     caller.product.notifier.notify()

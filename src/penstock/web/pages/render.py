@@ -301,12 +301,6 @@ def choose(collections: Sequence[Collection], name: str) -> Collection | None:
     raise no_such_collection(name)
 
 
-def restore_deadline(caller: Caller) -> datetime | None:
-    """Until when a document that is deleted now can be restored; None if it cannot."""
-    within = caller.app.settings.documents.restore_within
-    return datetime.now(UTC) + within if within else None
-
-
 # -- assets ---------------------------------------------------------------------------------------------------------
 
 
