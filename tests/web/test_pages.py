@@ -1,4 +1,4 @@
-"""The dashboard without a browser: every page renders, for whoever may see it, whatever is in it, and nobody sees more."""
+"""The dashboard without a browser: every page renders, whatever is in it, and only for viewers that may see it."""
 
 import re
 from collections.abc import AsyncIterator
@@ -229,7 +229,7 @@ async def test_a_problem_is_a_page_for_browsers(api: Api) -> None:
         assert answer.status == status, path
         assert "text/html" in answer.headers["Content-Type"]
         assert (await api.get(path)).headers["Content-Type"] == "application/problem+json"
-    assert "There is no document 999" in Seen(await get(api, "/documents/999")).text
+    assert "Document 999 does not exist" in Seen(await get(api, "/documents/999")).text
 
 
 async def test_an_address_cannot_put_words_into_a_page(api: Api) -> None:
@@ -289,7 +289,7 @@ async def test_nobody_sees_anothers_pages(two_tenants: TwoTenants) -> None:
     reads = check(await two_tenants.ask("mill reads", "GET", f"/documents/{two_tenants.letter}", headers=HTML))
     assert not [action for action, _ in reads.forms if action.endswith("/delete")]
     broken = check(await two_tenants.ask("owner", "GET", f"/documents/{two_tenants.broken}", headers=HTML))
-    assert "Traceback" not in broken.text, "a traceback is for who runs the code"
+    assert "Traceback" not in broken.text, "a traceback is for operators"
 
 
 @pytest.mark.parametrize("setting_overrides", [dict(SETTING_OVERRIDES)])

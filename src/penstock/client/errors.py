@@ -6,30 +6,30 @@
     ├── BadAnswer                   what answered is not Penstock, or not one that this client understands
     ├── SourceChanged               a file had another length when it was sent than when it was opened
     ├── ContentChanged              a document got a new version in the middle of a download
-    ├── StillWaiting                `wait` came to its end before the document did; `document` is how far it is
+    ├── StillWaiting                `wait` timed out before the document was over; `document` is its present state
     └── Problem                     the server has answered that it cannot; the text is its sentence
         ├── Refused                 4xx
         │   ├── BadRequest          400
-        │   ├── BadKey              401: no key, or one that does not count (any more)
+        │   ├── BadKey              401: no key, or one that is not valid (any more)
         │   ├── NotAllowed          403: the key may not do this
         │   ├── NotFound            404
-        │   ├── NameTaken           409: `existing` is the number of the one that has the name
-        │   ├── KeyInFlight         409: the first request with this Idempotency-Key is still under way
+        │   ├── NameTaken           409: `existing` is the id of the one that has the name
+        │   ├── KeyInFlight         409: the first request with this Idempotency-Key is still running
         │   ├── WrongState          409
         │   ├── BodyTooLarge        413
         │   ├── RangeRefused        416
         │   ├── BadValue            422: `errors` has each parameter that cannot be used
         │   ├── KeyReused           422
         │   ├── FetchRefused        422: a link that is not followed
-        │   └── RateLimited         429: come again after `retry_after` seconds
+        │   └── RateLimited         429: retry after `retry_after` seconds
         │       └── QueueFull       429: too many documents wait
         └── Trouble                 5xx
             ├── FetchFailed         502: the server of a link is away
             ├── Unavailable         503: the database did not answer in time
             └── StorageFull         507
 
-A class is found by the problem's type, then by its status; a type that this client does not know is an error of the
-status's class, so that an older client understands a newer server well enough.
+The class is that of the problem's type, or of its status for a type that this client does not know, so that an older client
+understands a newer server well enough.
 """
 
 import json
@@ -48,11 +48,11 @@ class ClientError(Exception):
 
     passing = False  # whether the same request may well succeed in a moment
     retry_after: float | None = None  # seconds that the server asked for
-    repeated = False  # True: an earlier try may have been carried out although its answer was lost
+    repeated = False  # True: an earlier attempt may have been carried out although its answer was lost
 
 
 class NotInstalled(ClientError, ImportError):
-    """A library is missing that the client needs."""
+    """A library that the client needs is missing."""
 
 
 class Unreachable(ClientError):
@@ -62,19 +62,19 @@ class Unreachable(ClientError):
 
 
 class BadAnswer(ClientError):
-    """The answer makes no sense."""
+    """The answer cannot be understood."""
 
 
 class SourceChanged(ClientError):
-    """What is sent has changed meanwhile; nothing was accepted."""
+    """A file has changed while it was sent; nothing was accepted."""
 
 
 class ContentChanged(ClientError):
-    """What is fetched has changed meanwhile: begin anew."""
+    """A document has changed while it was fetched: start again."""
 
 
 class StillWaiting(ClientError):
-    """The time is over, and the document is still queued or processed."""
+    """The document is still queued or processing after the timeout."""
 
     def __init__(self, message: str, *, document: "Document") -> None:
         super().__init__(message)
@@ -82,7 +82,7 @@ class StillWaiting(ClientError):
 
 
 class Problem(ClientError):
-    """The server cannot or will not; its sentence is the text."""
+    """An error that the server has answered; its sentence is the text."""
 
     def __init__(self, status: int, answer: object = None, *, retry_after: float | None = None) -> None:
         self.answer = answer
@@ -97,7 +97,7 @@ class Problem(ClientError):
         super().__init__(self.detail)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors cross processes, too."""
+        """Errors can be pickled."""
         return problem_of, (self.status, self.answer, self.retry_after)
 
 
@@ -110,35 +110,35 @@ class BadRequest(Refused):
 
 
 class BadKey(Refused):
-    """There is no key, or it does not count."""
+    """The key is missing or not valid."""
 
 
 class NotAllowed(Refused):
-    """The key does not reach so far."""
+    """The key does not allow this."""
 
 
 class NotFound(Refused, LookupError):
-    """There is no such thing, or not for this key."""
+    """The object does not exist, or the key does not see it."""
 
 
 class NameTaken(Refused):
-    """There is one of this name; `existing` is its number."""
+    """The name is taken; `existing` is the id of the one that has it."""
 
 
 class KeyInFlight(Refused):
-    """The first request with this Idempotency-Key is still under way."""
+    """The first request with this Idempotency-Key is still running."""
 
 
 class WrongState(Refused):
-    """It cannot be done to a thing in this state."""
+    """The state of the object does not allow this."""
 
 
 class BodyTooLarge(Refused):
-    """There are more bytes than are taken."""
+    """The body is larger than the limit."""
 
 
 class RangeRefused(Refused):
-    """There are no such bytes."""
+    """The range is outside the document."""
 
 
 class BadValue(Refused):
@@ -154,7 +154,7 @@ class FetchRefused(Refused):
 
 
 class RateLimited(Refused):
-    """Too much at once: `retry_after` is when to come again."""
+    """Too many requests: retry after `retry_after` seconds."""
 
 
 class QueueFull(RateLimited):
@@ -162,7 +162,7 @@ class QueueFull(RateLimited):
 
 
 class Trouble(Problem):
-    """The server could not, whoever asks."""
+    """The server failed."""
 
 
 class FetchFailed(Trouble):
@@ -174,7 +174,7 @@ class Unavailable(Trouble):
 
 
 class StorageFull(Trouble):
-    """There is no room for the bytes."""
+    """The storage of the server is full."""
 
 
 BY_TYPE: dict[str, type[Problem]] = {
@@ -201,7 +201,7 @@ BY_STATUS: dict[int, type[Problem]] = {
 
 
 def problem_of(status: int, answer: object, retry_after: float | None = None) -> Problem:
-    """The error for an answer that is none of success."""
+    """The error for an unsuccessful answer."""
     usual = Refused if 400 <= status < 500 else Trouble if status >= 500 else Problem
     kind = BY_STATUS.get(status, usual)
     if isinstance(answer, Mapping):
@@ -210,21 +210,21 @@ def problem_of(status: int, answer: object, retry_after: float | None = None) ->
 
 
 def read_problem(status: int, headers: Mapping[str, str], body: bytes) -> Problem:
-    """The same from the answer itself, also where somebody between us and the server has written it."""
+    """The same from the answer itself, which a proxy may have written."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, Mapping) and 300 <= status < 400:
         where = headers.get("location", "another address")
-        answer = {"detail": f"The server sends us on to {where}, which is not followed: use the right address."}
+        answer = {"detail": f"The server redirects to {where}, which is not followed: use that address."}
     elif not isinstance(answer, Mapping):
-        answer = {"detail": f"The server answered {status}, and not in Penstock's words: is the address right?"}
+        answer = {"detail": f"The answer with status {status} is not from Penstock: is the address right?"}
     return problem_of(status, answer, seconds(headers.get("retry-after")))
 
 
 def seconds(text: str | None) -> float | None:
-    """Of a Retry-After; a date is not understood and counts as none."""
+    """The seconds of a Retry-After; a date is ignored."""
     try:
         value = float(text or "")
     except ValueError:

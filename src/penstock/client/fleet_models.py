@@ -9,7 +9,7 @@ from penstock.client.models import Json, Result
 
 @dataclass(frozen=True, kw_only=True)
 class Sent(Result):
-    """A message of a webhook that is kept."""
+    """A message of a webhook that was accepted."""
 
     message: int
     created: bool = False
@@ -18,7 +18,7 @@ class Sent(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Status(Result):
-    """Counts, workers, and what is wrong."""
+    """Counts, workers and problems."""
 
     documents: Json = field(default_factory=dict)
     jobs: Json = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Health(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Key(Result):
-    """An API key; `key` is the secret itself, told once, when it is made."""
+    """An API key; `key` is the secret itself, shown once, when it is created."""
 
     id: int
     name: str = ""
@@ -54,7 +54,7 @@ class Key(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Changed(Result):
-    """Documents or collections have changed: look again."""
+    """Documents or collections have changed: read them again."""
 
     event: str = "changed"
 
@@ -102,7 +102,7 @@ class Lane(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Cause(Result):
-    """Why jobs have died; the class of the error is in `extra`, for its name is a word of Python."""
+    """A cause of dead letters; the class of the error is in `extra`, for its name is a word of Python."""
 
     fingerprint: str
     count: int = 0
@@ -132,7 +132,7 @@ class DeadJob(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Redriving(Result):
-    """The job that gives dead ones another chance, None if none matches; `jobs.show` tells how far it is, and its result."""
+    """The job that retries dead ones, None if none matches; `jobs.show` has its progress and its result."""
 
     job: int | None = None
     jobs: int = 0
@@ -141,7 +141,7 @@ class Redriving(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Pause(Result):
-    """A queue, kind or fairness key of which nothing new is claimed."""
+    """A queue, kind or fairness key of which no new job is claimed."""
 
     what: str
     name: str
@@ -173,7 +173,7 @@ class Worker(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitState(Result):
-    """A limit, who uses it, and its breaker: closed, open or probing."""
+    """A limit, its use, and its breaker: closed, open or probing."""
 
     name: str
     permits: int = 0
@@ -193,7 +193,7 @@ class LimitState(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule(Result):
-    """What runs by which rule."""
+    """A schedule."""
 
     name: str
     fairness_key: str = ""
@@ -215,14 +215,14 @@ class Schedule(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Result):
-    """A job of a schedule, outside of its rule."""
+    """A job that was enqueued outside the rule of its schedule."""
 
     job: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source(Result):
-    """A source, and how far it was read."""
+    """A source and its progress."""
 
     name: str
     configured: bool = False
@@ -243,7 +243,7 @@ class Source(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class InboxMessage(Result):
-    """A message, and what became of it."""
+    """A message and its outcome."""
 
     id: int
     source: str = ""
@@ -261,6 +261,6 @@ class InboxMessage(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedJobs(Result):
-    """The numbers of jobs that were changed."""
+    """The ids of jobs that were changed."""
 
     jobs: list[int]

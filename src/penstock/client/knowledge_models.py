@@ -8,7 +8,7 @@ from penstock.client.models import Json, Result
 
 @dataclass(frozen=True, kw_only=True)
 class BegunCrawl(Result):
-    """A crawl that was begun, or was under way already."""
+    """A crawl that was started, or was running already."""
 
     id: int
     created: bool = False
@@ -19,7 +19,7 @@ class BegunCrawl(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Crawl(Result):
-    """A web site on its way into a collection, and how far it is."""
+    """A crawl and its progress."""
 
     id: int
     collection: str = ""
@@ -42,7 +42,7 @@ class Crawl(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class CrawlPage(Result):
-    """A page of a crawl: which document it is, or why it is none."""
+    """A page of a crawl: the document that it became, or the reason why not."""
 
     id: int
     url: str = ""
@@ -56,7 +56,7 @@ class CrawlPage(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Fact(Result):
-    """What a document says, with its own words; `passage` and `score` only where it was searched for."""
+    """A fact with its quote; `passage` and `score` only in hits of a search."""
 
     id: int
     statement: str
@@ -78,7 +78,7 @@ class Fact(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class FoundFacts(Result):
-    """The hits, the best first."""
+    """The hits, best first."""
 
     hits: list[Fact]
     more: bool = False
@@ -87,7 +87,7 @@ class FoundFacts(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Entity(Result):
-    """A thing that facts are about."""
+    """An entity, which facts are about."""
 
     id: int
     name: str
@@ -97,7 +97,7 @@ class Entity(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Extraction(Result):
-    """How far a collection is; `asked`: documents that were put in line just now."""
+    """The progress of a collection; `asked`: documents that this call has enqueued."""
 
     documents: int = 0
     extracted: int = 0
@@ -112,7 +112,7 @@ class Extraction(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class PostedMessage(Result):
-    """A message that is kept; `created` is False when it came before."""
+    """A message that was accepted; `created` is False when it was accepted before."""
 
     message_id: str
     number: int = 0
@@ -121,7 +121,7 @@ class PostedMessage(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class PostedMessages(Result):
-    """What became of messages."""
+    """The outcome of added messages."""
 
     stream: str
     messages: list[PostedMessage] = field(default_factory=list)
@@ -130,7 +130,7 @@ class PostedMessages(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Stream(Result):
-    """A conversation, and how far memos have been made of it."""
+    """A conversation, and the progress of its memos."""
 
     name: str
     last: int = 0
@@ -148,7 +148,7 @@ class Stream(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamMessage(Result):
-    """What somebody has said."""
+    """A message of a conversation."""
 
     number: int
     message_id: str = ""
@@ -160,7 +160,7 @@ class StreamMessage(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Memo(Result):
-    """What was worth remembering, with the messages that it was made of."""
+    """A memo, with the messages that it was made of."""
 
     id: int
     stream: str = ""

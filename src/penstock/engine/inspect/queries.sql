@@ -13,7 +13,7 @@ job.run_at, job.enqueued_at, job.worker_id, job.progress, job.error ->> 'message
 ))
 
 -- name: walk_jobs
--- All states but dead, or one that many are in: by id, through a bounded number of jobs. The join comes last, so that the walk ends
+-- All live jobs, or a state that many are in: by id, through a bounded number of jobs. The join comes last, so that the walk ends
 -- with the last job of the page.
 select
   -- include: queries.sql shown

@@ -52,7 +52,9 @@ async def download(
     if (part := find_range(wanted, found.size)) is not None:
         start, stop = part
         if start >= stop:
-            refusal = plain(416, f"The range {wanted} is outside of the {found.size} bytes.")
+            refusal = plain(
+                416, f"The range {wanted} is outside the {found.size} bytes of the document: ask for a smaller one."
+            )
             refusal.headers["Content-Range"] = f"bytes */{found.size}"
             return refusal
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{found.size}"
@@ -68,7 +70,7 @@ async def download(
 class DownloadLink(BaseModel):
     """An address that needs no key."""
 
-    url: str = Field(description="From the root of this server on.")
+    url: str = Field(description="Relative to the root of this server.")
     expires_at: datetime
 
 
@@ -77,10 +79,10 @@ async def make_link(
     caller: Reads,
     request: Request,
     id: DocumentId,  # noqa: A002
-    seconds: Annotated[int, Query(ge=1, le=900, description="How long it is good.")] = 300,
+    seconds: Annotated[int, Query(ge=1, le=900, description="Its lifetime.")] = 300,
 ) -> DownloadLink:
-    """A link to the content of one document, for who has no key: in a mail, on a page, for another program."""
-    await documents.blob_of(caller.app, id, tenant=caller.tenant)  # there is something to link to
+    """Create a link to the content of one document, which works without a key: for a mail, a page, another program."""
+    await documents.blob_of(caller.app, id, tenant=caller.tenant)  # or NotFound
     authenticator: Authenticator = request.app.state.authenticator
     signing = await authenticator.signatures.current()
     expires = (signing.now + timedelta(seconds=seconds)).replace(microsecond=0)
@@ -153,7 +155,7 @@ async def _text_of(caller: Caller, document: int, page: int, chunk: int) -> str:
 
 
 def find_range(header: str, size: int) -> tuple[int, int] | None:
-    """From and before which byte, or None for all: what is no single range may be ignored (RFC 9110)."""
+    """The first byte and the one after the last; None for all, also for anything but a single range (RFC 9110)."""
     match = ONE_RANGE.fullmatch(header.strip())
     if match is None or match[0] == "bytes=-":
         return None
