@@ -265,12 +265,12 @@ async def test_names_that_cannot_be_kept_are_reported_and_the_rest_goes_on(
         (("add", ".", "--metadata", "{"), "--metadata is not JSON"),
         (("add", ".", "--metadata", "[]"), "not a JSON object"),
         (("add", ".", "--collection", "a/b"), "without slashes"),
-        (("why", "nothing.pdf"), "There is no document nothing.pdf"),
-        (("why", "404"), "There is no job 404"),
-        (("why", "9" * 30), "There is no job 999"),
-        (("documents", "show", "404"), "There is no document 404"),
-        (("documents", "retry", "404"), "There is no document 404"),
-        (("documents", "list", "--status", "lost"), "There is no status 'lost'"),
+        (("why", "nothing.pdf"), "Document nothing.pdf does not exist"),
+        (("why", "404"), "404 does not exist"),
+        (("why", "9" * 30), "999 does not exist"),
+        (("documents", "show", "404"), "Document 404 does not exist"),
+        (("documents", "retry", "404"), "Document 404 does not exist"),
+        (("documents", "list", "--status", "lost"), "'lost' is not a status"),
         (("documents", "list", "--collection", "none"), "Collection none does not exist"),
         (("search", "x", "--collection", "none"), "Collection none does not exist"),
         (("status", "--collection", "none"), "Collection none does not exist"),
@@ -292,7 +292,7 @@ async def test_collections(application: Application) -> None:
     made = await application.ask("collections", "create", "mill", "--chunk-size", "500", "--chunk-overlap", "50")
     assert (made["name"], made["chunk_size"], made["chunk_overlap"]) == ("mill", 500, 50)
     code, said = await application.penstock("collections", "create", "mill")
-    assert (code, "There is a collection mill already" in said) == (2, True), said
+    assert (code, "Collection mill exists already" in said) == (2, True), said
     assert (await application.ask("collections", "set", "mill", "--ocr-language", "de"))["ocr_language"] == "de"
     assert (await application.ask("collections", "set", "mill"))["chunk_size"] == 500
     assert (await application.ask("collections", "rename", "mill", "water mill"))["name"] == "water mill"

@@ -33,7 +33,7 @@ async def test_delete_waits_for_the_receipts_and_works_itself(application: Appli
     code, said = await application.penstock("restore", str(number))
     assert (code, "upload it again" in said) == (2, True), said
     code, said = await application.penstock("delete", "default/nothing.txt")
-    assert (code, "no document" in said) == (2, True), said
+    assert (code, "does not exist" in said) == (2, True), said
 
     answer = await application.ask("delete", "--collection", "default", "--name", "m*.txt", "--yes")
     assert (len(answer["deleted"]), bool(answer["restorable_until"])) == (1, True)

@@ -67,7 +67,7 @@ async def test_why(application: Application) -> None:
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        (("why", "404"), "There is no job 404"),
+        (("why", "404"), "404 does not exist"),
         (("jobs", "show", "404"), "There is no job 404"),
         (("jobs", "list", "--state", "done"), "There is no state done"),
         (("jobs", "cancel", "404"), "Not alive"),

@@ -66,7 +66,7 @@ async def test_a_change_counts_from_then_on(document_queue: DocumentQueue) -> No
         await change_collection(document_queue.app, "papers", model="other")
     await change_collection(document_queue.app, "papers", search_language="french")
     await document_queue.add(collection="papers")
-    with pytest.raises(WrongState, match="cannot be changed while there are documents"):
+    with pytest.raises(WrongState, match="cannot be changed while it has documents"):
         await change_collection(document_queue.app, "papers", search_language="german")
     assert (await change_collection(document_queue.app, "papers", chunk_overlap=0)).chunk_overlap == 0
 

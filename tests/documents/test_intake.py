@@ -77,7 +77,7 @@ async def test_a_taken_name_is_refused_before_the_upload(document_queue: Documen
         raise AssertionError("nothing is read")
         yield b""
 
-    with pytest.raises(NameTaken, match=f"its number is {first.id}") as caught:
+    with pytest.raises(NameTaken, match=rf"exists already in files.* \(id {first.id}\)") as caught:
         await document_queue.intake.accept(Upload("files", "a.txt", never()))
     assert caught.value.existing == first.id
     with pytest.raises(NotFound, match="Collection nowhere does not exist"):

@@ -198,14 +198,14 @@ async def test_a_removal_that_is_late(indexed_documents: IndexedDocuments) -> No
     await indexed_documents.document_queue.job_queue.advance(2 * 3600 + 1)
     looked = await indexed_documents.check(DeletedCheck(indexed_documents.database))
     assert (looked.found, looked.repaired) == (1, 0)
-    assert "should have been removed" in (await indexed_documents.open())[0]
+    assert "its removal is 2 hours late" in (await indexed_documents.open())[0]
     await remove_deleted(indexed_documents.database, indexed_documents.document_queue.store, rest=0)
     await indexed_documents.check(DeletedCheck(indexed_documents.database))
     assert await indexed_documents.open() == []
     await indexed_documents.run("update penstock.receipts set verified_at = null, verified = null")
     await indexed_documents.document_queue.job_queue.advance(2 * 3600 + 1)
     await indexed_documents.check(DeletedCheck(indexed_documents.database))
-    assert "nobody could verify it" in (await indexed_documents.open())[0]
+    assert "the removal could not be verified" in (await indexed_documents.open())[0]
 
 
 async def test_deleted_documents_come_in_pages(

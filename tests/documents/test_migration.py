@@ -211,7 +211,7 @@ async def test_the_old_model_alone_does_not_become_live_behind_a_switch(document
     await document_queue.ready()
     job, work = await begin(document_queue)
     await switch(document_queue, await choose(document_queue, "other"))
-    with pytest.raises(RateLimited, match="another embedding model"):
+    with pytest.raises(RateLimited, match="just changed its embedding model"):
         await end(document_queue, job, work, "static")
     assert await document_queue.status(work.document) == "processing"
 

@@ -322,7 +322,7 @@ async def test_its_collection_is_deleted_meanwhile(database_url: DatabaseUrl, tm
         failed = await over(product, number)
         assert (failed.state, failed.reason) == (
             "failed",
-            "The collection web was deleted. Begin a crawl into another one.",
+            "Collection web was deleted: start a crawl into another one.",
         )
         assert {each.status for each in await list_documents(product.app)} <= {"deleted"}
         pages = await pages_of(product, number, site)

@@ -291,13 +291,13 @@ async def test_a_source_in_trouble_and_one_that_nobody_reads(application: Applic
     late = (await told())["source-late"]
     assert late.sentence == "The source orders was never read: no worker runs it."
     code, said = await application.penstock("sources", "check", "orders")
-    assert (code, "is not there: make or mount it" in said) == (1, True), said
+    assert (code, "does not exist: create or mount it" in said) == (1, True), said
     worker = await obey(application, late)
     assert worker is not None
     await application.until("select from penstock.sources where error is not null")
     trouble = (await told())["source-trouble"]
     assert "does not answer since" in trouble.sentence
-    assert "is not there: make or mount it" in trouble.sentence
+    assert "does not exist: create or mount it" in trouble.sentence
     assert trouble.command == "penstock sources check orders"
     assert "`penstock sources check orders`" in (await application.penstock("why", "orders"))[1]
     folder.mkdir()
@@ -320,7 +320,7 @@ async def test_a_source_in_trouble_and_one_that_nobody_reads(application: Applic
         "update penstock.jobs set args = json_build_object('message', (select id from penstock.inbox))"
     )
     full = (await told())["source-full"]
-    assert "is not read further: 1 message waits" in full.sentence
+    assert "is not read further, because its inbox is full: 1 message waits" in full.sentence
     assert late.command == full.command == "penstock worker"
     worker = await obey(application, full)
     assert worker is not None

@@ -382,7 +382,7 @@ async def until_served(llm_app: LlmApp) -> None:
 async def test_which_model_is_asked(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
     one = LlmRequests(Penstock(database_url=database_url, home=tmp_path, llms={"far": llm(chat)}))
     assert one.call("x").kind.name == "llm.complete.far"
-    with pytest.raises(NoModel, match="There is no language model 'near', only far"):
+    with pytest.raises(NoModel, match="'near' is not configured: use one of far"):
         one.call("x", llm="near")
     two = LlmRequests(Penstock(database_url=database_url, home=tmp_path, llms={"a": llm(chat), "b": llm(chat)}))
     with pytest.raises(NoModel, match=r"several language models \(a, b\): name one"):

@@ -99,7 +99,7 @@ async def test_a_poison_document(document_queue: DocumentQueue) -> None:
         "has failed (WorkerLost): Its worker was lost 2 times while it ran as the only quarantined job."
         in told.sentence
     )
-    assert f"When the cause is mended: `penstock documents retry {made.id}`." in told.sentence
+    assert f"When the cause is fixed: `penstock documents retry {made.id}`." in told.sentence
     [finding] = [one for one in await examine(document_queue.app.settings) if one.name == "dead-jobs"]
     assert "1 prepare_document job has died, Poison" in finding.sentence
     assert finding.command.startswith("penstock dead redrive --fingerprint ")

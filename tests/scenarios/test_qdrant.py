@@ -124,7 +124,7 @@ KILLS = [  # where, and what is done to get there
     ("step:points-published", "add"),
     ("step:points-removed", "delete"),
     ("step:points-forgotten", "delete"),
-    ("step:points-mended", "lose"),
+    ("step:points-repaired", "lose"),
     ("step:points-compare@2", "lose"),
     ("step:reindex-written", "reindex"),
     ("step:reindex-switched", "reindex"),

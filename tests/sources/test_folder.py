@@ -286,7 +286,7 @@ async def test_a_check_reads_and_changes_nothing(database_url: DatabaseUrl, tmp_
         assert (await sources.check("orders")).new == 1
         assert len(await rows(product, "select from penstock.inbox")) == 3
         top.rename(tmp_path / "away")
-        with pytest.raises(Trouble, match="is not there: make or mount it"):
+        with pytest.raises(Trouble, match="does not exist: create or mount it"):
             await sources.check("orders")
         [row] = await rows(product, "select error from penstock.sources")
         assert row["error"] is None, "the trouble is that of a worker to note"
@@ -391,7 +391,7 @@ async def test_while_the_inbox_is_full_nothing_is_looked_at(database_url: Databa
 
 async def test_a_folder_that_is_not_there_is_said(database_url: DatabaseUrl, tmp_path: Path) -> None:
     async with watching(database_url, tmp_path, folder=tmp_path / "nowhere", afterwards="move") as (_, source, _top):
-        with pytest.raises(Trouble, match=r"nowhere of the source orders is not there: make or mount it"):
+        with pytest.raises(Trouble, match=r"nowhere of source orders does not exist: create or mount it"):
             await source.run()
-        with pytest.raises(Trouble, match="is not there"):
+        with pytest.raises(Trouble, match="does not exist"):
             await source.tell([MessageOutcome("a@b", "ready", "")])

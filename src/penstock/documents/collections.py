@@ -47,22 +47,24 @@ class Collection:
     created_at: datetime
     documents: Annotated[int, Field(description="Documents that search sees.")] = 0
     chunks: Annotated[int, Field(description="Chunks that search sees.")] = 0
-    next_model: Annotated[
-        str | None, Field(description="The model that it is becoming, beside the other; null when it is not.")
-    ] = None
+    next_model: Annotated[str | None, Field(description="The model that it is changing to; null when it is not.")] = (
+        None
+    )
     next_job: Annotated[int | None, Field(exclude=True)] = None  # makes the vectors of the next model
     reembedded: Annotated[int | None, Field(description="Chunks that have vectors of the next model.")] = None
     to_reembed: Annotated[int | None, Field(description="Chunks in all, while there is a next model.")] = None
     index: Annotated[str, Field(description="Where its vectors are searched: postgres or qdrant.")] = "postgres"
     has_points: Annotated[bool, Field(exclude=True)] = False  # there may be some of it in Qdrant
-    next_index: Annotated[
-        str | None, Field(description="The index that is being built beside it; null when none is.")
-    ] = None
+    next_index: Annotated[str | None, Field(description="The index that it is changing to; null when it is not.")] = (
+        None
+    )
     index_job: Annotated[int | None, Field(exclude=True)] = None  # builds the next index
     reindexed: Annotated[int | None, Field(description="Chunks that are in the next index.")] = None
     to_reindex: Annotated[int | None, Field(description="Chunks in all, while there is a next index.")] = None
     is_stuck: Annotated[bool, Field(exclude=True)] = False  # the job is dead, or was cancelled
-    trouble: Annotated[str | None, Field(description="Why it does not become what it should, if it does not.")] = None
+    trouble: Annotated[
+        str | None, Field(description="Why the change to another model or index makes no progress, if so.")
+    ] = None
 
     def answer(self) -> dict[str, Any]:
         return asdict(self) | {"created_at": self.created_at.isoformat()}
@@ -77,7 +79,7 @@ class CollectionDeletion:
 
 
 async def create_collection(app: Penstock, name: str, *, tenant: str = "default", **settings: Any) -> Collection:
-    """Make a collection; NameTaken if there is one of this name."""
+    """Create a collection; NameTaken if one of this name exists."""
     name = check_collection_name(name)
     chosen = _check_settings(app.settings.collections, settings)
     await _check_model(app, chosen.model)
@@ -88,11 +90,11 @@ async def create_collection(app: Penstock, name: str, *, tenant: str = "default"
     if row is not None:
         return _read(row)
     existing = await find_collection(app, name, tenant=tenant)
-    raise NameTaken(f"There is a collection {name} already: its number is {existing.id}.", existing=existing.id)
+    raise NameTaken(f"Collection {name} exists already (id {existing.id}).", existing=existing.id)
 
 
 async def ensure_collection(app: Penstock, name: str = DEFAULT, *, tenant: str = "default") -> Collection:
-    """The collection of this name, made if need be."""
+    """The collection of this name, created if it does not exist."""
     try:
         return await find_collection(app, name, tenant=tenant)
     except NotFound:
@@ -111,7 +113,7 @@ async def find_collection(app: Penstock, name: str, *, tenant: str = "default") 
 
 
 async def find_collection_by_id(session: Session, collection: int) -> Collection | None:
-    """Also one that is deleted: something of it may be left."""
+    """A collection, also a deleted one: something of it may be left."""
     row = await sql.find_collection_by_id.first(session, collection=collection)
     return None if row is None else _read(row)
 
@@ -129,10 +131,10 @@ async def list_collections(
 async def change_collection(
     app: Penstock, name: str, *, new_name: str | None = None, tenant: str = "default", **settings: Any
 ) -> Collection:
-    """Rename it, or change its settings for what is prepared from now on.
+    """Rename a collection, or change its settings for what is prepared from now on.
 
-    Another model, or another index, for a collection with documents is built by a job, and counts when it is complete; the
-    present one again is the end of that.
+    Another model or index for a collection with documents is built by a job, and is used when it is complete. Choosing the
+    present one again ends such a change.
     """
     wanted = {key: value for key, value in settings.items() if value is not None}
     found = await find_collection(app, name, tenant=tenant)
@@ -153,8 +155,8 @@ async def change_collection(
         chosen = _check_settings(_settings_of(row), wanted)
         if chosen.search_language != row["search_language"] and await sql.has_documents.value(tx, id=row["id"]):
             raise WrongState(
-                f"The search language of {name} cannot be changed while there are documents in it: they are indexed with the "
-                "present one. Make another collection, and add the documents there."
+                f"The search language of {name} cannot be changed while it has documents, which are indexed with the present "
+                "one: create another collection, and add the documents there."
             )
         renamed = row["name"] if new_name is None else check_collection_name(new_name)
         await _refuse_taken(tx, tenant, renamed, row["id"])
@@ -163,9 +165,9 @@ async def change_collection(
             idle.append(await choose_model(tx, app, row, model))
         if index is not None:
             idle.append(await choose_index(tx, app, row, index))
-    for number in idle:  # not in the transaction: jobs are locked before all else
-        if number is not None:
-            await app.cancel(number, reason=f"the collection {renamed} has another plan")
+    for job in idle:  # not in the transaction: jobs are locked before all else
+        if job is not None:
+            await app.cancel(job, reason=f"another model or index was chosen for collection {renamed}")
     return await find_collection(app, renamed, tenant=tenant)
 
 
@@ -236,14 +238,14 @@ async def _list_deleted_with(session: Session, collection: int) -> list[int]:
 async def _refuse_taken(tx: Session, tenant: str, name: str, own: int) -> None:
     other = await sql.find_collection.first(tx, tenant=tenant, name=name)
     if other is not None and other["id"] != own:
-        raise NameTaken(f"There is a collection {name} already: its number is {other['id']}.", existing=other["id"])
+        raise NameTaken(f"Collection {name} exists already (id {other['id']}).", existing=other["id"])
 
 
 def _check_settings(present: CollectionSettings, wanted: dict[str, Any]) -> CollectionSettings:
     unknown = wanted.keys() - CollectionSettings.model_fields.keys()
     if unknown:
         raise BadValue(
-            f"A collection has no setting {min(unknown)}: there are {', '.join(CollectionSettings.model_fields)}."
+            f"A collection has no setting {min(unknown)}: use one of {', '.join(CollectionSettings.model_fields)}."
         )
     given = {key: value for key, value in wanted.items() if value is not None}
     try:
@@ -290,9 +292,7 @@ def _read(row: Record) -> Collection:
 def _tell_trouble(job: int | None, state: str | None, error: Mapping[str, Any], what: str) -> str | None:
     reason = str(error.get("message", "")).rstrip(". ")
     if state is None:
-        return f"Its job {job} was cancelled: choose the {what} again to go on, or the present one to leave it."
+        return f"Job {job} was cancelled: choose the {what} again to go on, or the present one to keep it."
     if state == "dead":
-        return (
-            f"Job {job} is dead: {reason}. Mend the cause and choose the {what} again, or the present one to leave it."
-        )
-    return f"Job {job} is tried again after: {reason}." if reason else None
+        return f"Job {job} is dead: {reason}. Fix the cause and choose the {what} again, or the present one to keep it."
+    return f"Job {job} is retried after: {reason}." if reason else None

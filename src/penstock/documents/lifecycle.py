@@ -76,7 +76,7 @@ async def delete_document(
 
 
 async def redrive_failed(tx: Session, app: Penstock, document: int) -> int | None:
-    """failed -> queued, in the caller's transaction: the number of the job, or None if it is not failed (any more)."""
+    """failed -> queued, in the caller's transaction: the id of the job, or None if it is not failed (any more)."""
     row = await sql.failed_job.first(tx, document=document)
     if row is None:
         return None
@@ -145,7 +145,7 @@ def _tell_why_not_retried(document: Document) -> str:
     name = f"Document {document.id} ({document.name})"
     match document.status:
         case "ready":
-            return f"{name} is ready: upload it again with replace to have it prepared anew."
+            return f"{name} is ready: upload it again with replace to have it prepared again."
         case "deleted":
             return f"{name} is deleted: upload it again."
-    return f"{name} is {document.status} already: `penstock why {document.id}` says how far it is."
+    return f"{name} is {document.status} already: `penstock why {document.id}` shows its progress."

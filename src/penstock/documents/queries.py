@@ -50,7 +50,7 @@ async def load_document(session: Session, document: int, *, tenant: str = "defau
     """As `show_document`, for callers that have a connection."""
     rows = await sql.show_documents(session, ids=[document], tenant=tenant) if 0 < document <= LARGEST else []
     if not rows:
-        raise NotFound(f"There is no document {document}.")
+        raise NotFound(f"Document {document} does not exist.")
     return read_document(rows[0])
 
 
@@ -71,9 +71,9 @@ async def list_documents(
     most: int = 100,
     tenant: str = "default",
 ) -> list[Document]:
-    """By id; deleted documents only if `status` asks for them."""
+    """List documents by id; deleted ones only if `status` asks for them."""
     if status is not None and status not in STATES:
-        raise BadValue(f"There is no status {status!r}: use one of {', '.join(STATES)}.")
+        raise BadValue(f"{status!r} is not a status: use one of {', '.join(STATES)}.")
     if not 0 <= after <= LARGEST or not 0 <= (parent or 0) <= LARGEST:
         return []
     number = None if collection is None else await _collection_id(app, collection, tenant)
@@ -91,7 +91,7 @@ async def list_documents(
 
 
 async def find_document(app: Penstock, reference: str, *, tenant: str = "default") -> Document:
-    """By number, by `collection/name`, or by a name that only one collection has."""
+    """Find a document by id, by `collection/name`, or by a name that only one collection has."""
     if reference.isascii() and reference.isdecimal():
         return await show_document(app, int(reference), tenant=tenant)
     collection, _, rest = reference.partition("/")
@@ -102,9 +102,9 @@ async def find_document(app: Penstock, reference: str, *, tenant: str = "default
     )
     if len(rows) > 1:
         where = ", ".join(f"{row['collection']}/{row['name']}" for row in rows)
-        raise BadRequest(f"{reference} could be several documents: say which of {where}.")
+        raise BadRequest(f"{reference} is ambiguous: use one of {where}.")
     if not rows:
-        raise NotFound(f"There is no document {reference}: use its number, its name, or collection/name.")
+        raise NotFound(f"Document {reference} does not exist: use an id, a name, or collection/name.")
     return read_document(rows[0])
 
 
@@ -212,9 +212,9 @@ def read_document(row: Record) -> Document:
 async def browse(
     app: Penstock, wanted: DocumentFilter, *, before: int = LARGEST, most: int = 50, tenant: str = "default"
 ) -> DocumentPage:
-    """The newest documents before a number."""
+    """The newest documents before an id."""
     if wanted.status is not None and wanted.status not in STATES:
-        raise BadValue(f"There is no status {wanted.status!r}: use one of {', '.join(STATES)}.")
+        raise BadValue(f"{wanted.status!r} is not a status: use one of {', '.join(STATES)}.")
     where = {"tenant": tenant, "collections": None if wanted.collections is None else list(wanted.collections)}
     if wanted.is_plain and wanted.status in {None, "queued", "processing", "failed"}:
         return await _by_index(app, wanted, {**where, "before": before, "most": most + 1}, most)
@@ -346,13 +346,13 @@ async def list_versions(
 async def blob_of(app: Penstock, document: int, version: int | None = None, *, tenant: str = "default") -> VersionBlob:
     """The bytes of one version, or of the newest one, whether or not it could be prepared."""
     if not 0 < document <= LARGEST:
-        raise NotFound(f"There is no document {document}.")
-    wanted = version if version is None or 0 < version <= NUMBER_MAX else 0  # 0 is the number of none
+        raise NotFound(f"Document {document} does not exist.")
+    wanted = version if version is None or 0 < version <= NUMBER_MAX else 0  # 0 matches none
     row = await app.database.pool.repeat(
         lambda session: sql.blob_of.first(session, document=document, version=wanted, tenant=tenant)
     )
     if row is None:
-        raise NotFound(f"There is no document {document}.")
+        raise NotFound(f"Document {document} does not exist.")
     said = f"Document {document} ({row['name']})"
     if row["state"] == "deleted":
         raise NotFound(f"{said} is deleted.")

@@ -66,7 +66,7 @@ where document.id = any (array(
 order by document.id
 
 -- name: tenant_of
--- For who has a link to it and is nobody else.
+-- The tenant of a document, for a signed link, which names none.
 select tenant from penstock.documents where id = :document and state <> 'deleted'
 
 -- name: collection_id
@@ -122,7 +122,7 @@ where version_id = :version and ordinal > :after order by ordinal limit :most
 select id, at, event, details from penstock.events where document_id = :document and id > :after order by id limit :most
 
 -- name: wanted
--- The collections that are looked into; each has an index of its documents that begins with it.
+-- The collections that are searched; each has an index of its documents that begins with it.
 collection.tenant = :tenant and collection.deleted_at is null
   and (:collections::int[] is null or collection.id = any (:collections::int[]))
 
@@ -133,7 +133,7 @@ where document.id = any (array(select id from page)) and document.tenant = :tena
 order by document.id desc
 
 -- name: newest
--- The newest documents before a number.
+-- The newest documents before an id.
 with page as materialized (
   select page.id
   from penstock.collections as collection
@@ -184,8 +184,8 @@ with page as materialized (
 -- include: queries.sql shown
 
 -- name: look_through
--- For conditions that no index has: looks at so many documents before a number, and says how far it came: below `last` nothing was
--- looked at; 0 is the end. Each collection gives its part; where one has more, the others are not looked at below that either.
+-- For conditions that no index has: filters so many documents before an id, and returns how far it came: below `last` nothing was
+-- read; 0 is the end. Each collection gives its part; where one has more, the others are not read below that either.
 with
   wanted as materialized (
     select id from penstock.collections
@@ -258,7 +258,7 @@ order by
 offset :offset limit :most
 
 -- name: at_number
--- When the first document from a number on came.
+-- When the first document from an id on was added.
 select first.id, first.created_at
 from penstock.collections as collection
 cross join lateral (
@@ -278,7 +278,7 @@ cross join lateral (
 where collection.tenant = :tenant and (:collections::int[] is null or collection.id = any (:collections::int[]))
 
 -- name: attempts
--- The ended attempts of all jobs that a document ever had: its versions name theirs, and retries tell of theirs in its story.
+-- The ended attempts of all jobs that a document ever had: its versions name theirs, and events name those of retries.
 with job as (
   select job_id as id from penstock.versions where document_id = :document and job_id is not null
   union

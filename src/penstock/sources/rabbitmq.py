@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 CALL = 10.0  # seconds for one answer of the broker
 LINGER = 0.005  # seconds for which the first of a batch waits for others
-LOOK_EVERY = 1.0  # seconds between looks at the room that is left
+CHECK_EVERY = 1.0  # seconds between checks of the room that is left
 PATIENCE = 600.0  # seconds that a batch may wait for our database; the broker's own limit is half an hour
 AHEAD_BYTES = 4 * BATCH_BYTES  # of messages that the broker has sent ahead; it counts them, and we weigh them
-# A restart of a worker is a delivery, too: newer brokers give up after 20, which is a bad week.
+# A restart of a worker is a delivery, too: newer brokers give up after 20, which a bad week can exceed.
 DELIVERIES = 1_000_000
 
 
@@ -34,7 +34,7 @@ def open_source(context: SourceContext) -> Source:
 
 
 class Deliveries:
-    """What has come and waits to be taken; the end of the channel is the last of it."""
+    """Deliveries that wait to be taken; the end of the channel is the last one."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[AbstractIncomingMessage | None] = asyncio.Queue()
@@ -57,7 +57,7 @@ class Deliveries:
         return batch
 
     def rest(self) -> "list[AbstractIncomingMessage]":
-        """What is here and was not taken; it is not here any more."""
+        """Remove and return the deliveries that were not taken."""
         left = []
         while not self._queue.empty():
             message = self._queue.get_nowait()
@@ -75,7 +75,7 @@ class Deliveries:
 
 
 class RabbitSource:
-    """One queue. What it brings is in the inbox before the broker hears of it."""
+    """One queue. A message is in the inbox before it is acknowledged."""
 
     def __init__(self, context: SourceContext) -> None:
         self._context = context
@@ -155,7 +155,7 @@ class RabbitSource:
     # -- messages -------------------------------------------------------------------------------------------------------
 
     async def _consume(self, channel: "AbstractChannel", queue: "AbstractQueue") -> None:
-        """Again and again: look how much room there is, and consume until it is used up."""
+        """Repeatedly check how much room there is, and consume until it is used up."""
         deliveries = Deliveries()
         channel.close_callbacks.add(deliveries.end)
         self._settled = 0
@@ -165,7 +165,7 @@ class RabbitSource:
             async with asyncio.timeout(CALL):
                 await channel.set_qos(prefetch_count=ahead)
                 self._tag = await queue.consume(deliveries.add)
-            while room > 0 and ahead // 2 < self._ahead(room) <= 2 * ahead:  # else it is told another number
+            while room > 0 and ahead // 2 < self._ahead(room) <= 2 * ahead:  # else the prefetch count changes
                 room = await self._bring(channel, queue, deliveries, room)
             await self._stop_consuming(queue, deliveries)
 
@@ -173,7 +173,7 @@ class RabbitSource:
         self, channel: "AbstractChannel", queue: "AbstractQueue", deliveries: Deliveries, room: int
     ) -> int:
         """What comes in about a second; how much room is left then."""
-        until = asyncio.get_running_loop().time() + LOOK_EVERY
+        until = asyncio.get_running_loop().time() + CHECK_EVERY
         while room > 0 and (left := until - asyncio.get_running_loop().time()) > 0:
             came = await deliveries.gather(min(self._chosen.batch, room), left)
             for batch in batches([self._read(each) for each in came]):
@@ -183,11 +183,11 @@ class RabbitSource:
                     await self._stop_consuming(queue, deliveries)
                 async with asyncio.timeout(CALL):
                     await self._settle(batch, taken)
-        await self._look(channel)
+        await self._check_queue(channel)
         return min(room, await self._context.room())
 
     async def _stop_consuming(self, queue: "AbstractQueue", deliveries: Deliveries) -> None:
-        """For each that was acknowledged the broker has sent another: what came beyond the room goes back, for anybody."""
+        """For each that was acknowledged the broker has sent another: what came beyond the room is requeued."""
         if self._tag:
             async with asyncio.timeout(CALL):
                 await queue.cancel(self._tag)
@@ -211,15 +211,15 @@ class RabbitSource:
         for delivery in taken.good:
             await delivery.ack()
 
-    async def _look(self, channel: "AbstractChannel") -> None:
-        """A queue that was deleted, or a broker that is gone without a word, is found by asking."""
+    async def _check_queue(self, channel: "AbstractChannel") -> None:
+        """Detect a queue that was deleted, or a broker that is gone without closing the connection."""
         async with asyncio.timeout(CALL):
             await channel.declare_queue(self._chosen.queue or "", passive=True)
         await self._context.answered()
 
     async def _wait_for_room(self, channel: "AbstractChannel") -> int:
         while (room := await self._context.room()) == 0:
-            await self._look(channel)
+            await self._check_queue(channel)
             await asyncio.sleep(self._chosen.poll_every.total_seconds())
         return room
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 CALL = 30.0  # seconds for one answer of the broker, with the library's own tries
 WAIT = 2.0  # seconds that it is waited for a first message
 PATIENCE = 15.0  # seconds that a batch may wait for our database; a lock lasts for a minute, or what the queue says
-SETTLING = 50  # messages that are settled at the same time: each waits for the broker's word
+SETTLING = 50  # messages that are settled at the same time: each waits for the broker's answer
 PEEKED = 100  # messages that a check reads
 REASON_MAX = 4096  # characters of a reason, which is a property of the dead letter
 
@@ -37,7 +37,7 @@ def open_source(context: SourceContext) -> Source:
 
 
 class BusSource:
-    """One queue. What it brings is in the inbox before the broker hears of it."""
+    """One queue. A message is in the inbox before it is completed."""
 
     def __init__(self, context: SourceContext) -> None:
         self._context = context
@@ -88,8 +88,8 @@ class BusSource:
         for batch in batches(waiting):
             try:
                 taken = await take(self._context, batch, patience=PATIENCE)
-            except PenstockError:  # our own trouble: others may have them at once
-                await self._give_back(receiver, [each.delivery for each in waiting])
+            except PenstockError:  # the fault is on this side: other workers may have them at once
+                await self._requeue(receiver, [each.delivery for each in waiting])
                 raise
             await self._settle(receiver, taken)
             del waiting[: len(batch)]
@@ -102,20 +102,20 @@ class BusSource:
         await _settle_all(receiver.complete_message, taken.good)
         await _settle_all(refuse, taken.refused)
 
-    async def _give_back(self, receiver: "ServiceBusReceiver", messages: "Sequence[ServiceBusReceivedMessage]") -> None:
+    async def _requeue(self, receiver: "ServiceBusReceiver", messages: "Sequence[ServiceBusReceivedMessage]") -> None:
         from azure.core.exceptions import AzureError
 
         with contextlib.suppress(AzureError, OSError, ValueError):  # then their locks end by themselves
             await _settle_all(receiver.abandon_message, messages)
 
     def _read(self, delivery: "ServiceBusReceivedMessage") -> "Arrival[ServiceBusReceivedMessage]":
-        number = "" if delivery.message_id is None else str(delivery.message_id)
+        message_id = "" if delivery.message_id is None else str(delivery.message_id)
         try:
             body = body_of(delivery)
         except TypeError as error:
-            return Arrival(poisoned(repr(delivery.message).encode(), str(error), number), 1, delivery)
+            return Arrival(poisoned(repr(delivery.message).encode(), str(error), message_id), 1, delivery)
         self._mean += 0.02 * (len(body) - self._mean)
-        return Arrival(read_message(self._chosen, body, number), len(body), delivery)
+        return Arrival(read_message(self._chosen, body, message_id), len(body), delivery)
 
 
 def body_of(delivery: "ServiceBusReceivedMessage") -> bytes:
@@ -127,7 +127,7 @@ def body_of(delivery: "ServiceBusReceivedMessage") -> bytes:
         return body
     parts = [] if isinstance(body, dict) or body is None else list(body)
     if not all(isinstance(part, bytes) for part in parts) or isinstance(body, dict):
-        raise TypeError("The body of the message is a value of AMQP and no bytes: send JSON as bytes or text.")
+        raise TypeError("The body of the message is an AMQP value, not bytes: send JSON as bytes or text.")
     return b"".join(parts)
 
 
@@ -140,6 +140,6 @@ async def _settle_all(settle: Callable[[T], Awaitable[None]], messages: Sequence
             ends = await asyncio.gather(*map(settle, messages[start : start + SETTLING]), return_exceptions=True)
         for end in ends:
             if isinstance(end, MessageLockLostError | MessageAlreadySettled):
-                log.info("a lock was lost: the message comes again", error=str(end))
+                log.info("a lock was lost: the message will come again", error=str(end))
             elif end is not None:
                 raise end

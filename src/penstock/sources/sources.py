@@ -124,12 +124,12 @@ class Sources:
     async def _note(self, name: str, error: Exception) -> None:
         said = mask(str(error) or type(error).__name__)
         log.warning(
-            "a source is in trouble", source=name, error=said, exc_info=not isinstance(error, PenstockError | OSError)
+            "a source does not answer", source=name, error=said, exc_info=not isinstance(error, PenstockError | OSError)
         )
         try:
             await self._inbox.note_trouble(name, said)
-        except PenstockError as trouble:  # our own database is away, which others tell
-            log.warning("the trouble of a source could not be noted", source=name, error=str(trouble))
+        except PenstockError as trouble:  # our own database is away, which is reported elsewhere
+            log.warning("the error of a source could not be recorded", source=name, error=str(trouble))
 
     # -- reporting ----------------------------------------------------------------------------------------------------
 
@@ -137,8 +137,8 @@ class Sources:
         """Report to a source the outcomes of its messages since the last time; how many."""
         told, after = 0, 0
         while True:
-            look = partial(list_unreported, source=source, after=after, most=TOLD_AT_ONCE)
-            rows = await self._app.database.pool.repeat(look)
+            query = partial(list_unreported, source=source, after=after, most=TOLD_AT_ONCE)
+            rows = await self._app.database.pool.repeat(query)
             if not rows:
                 return told
             after = rows[-1]["id"]
@@ -150,9 +150,7 @@ class Sources:
             except PenstockError:
                 raise
             except Exception as error:
-                raise Transient(
-                    f"The source {source} cannot be told what became of its messages: {mask(str(error))}"
-                ) from error
+                raise Transient(f"Outcomes cannot be reported to source {source}: {mask(str(error))}") from error
             async with ctx.write() as tx:
                 await note_reported(tx, rows)
             told += len(rows)

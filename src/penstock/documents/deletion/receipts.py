@@ -48,8 +48,8 @@ TABLES = (
     "points",
 )
 HOW = (
-    "each table counted by version, document and job; each key looked for in the blob store; long postings read again; points "
-    "of another index counted there"
+    "each table counted by version, document and job; each key checked in the blob store; long postings read again; vectors "
+    "in Qdrant counted there"
 )
 
 
@@ -61,13 +61,14 @@ class Receipt:
     collection: str
     name: str
     parent: int | None
-    contents: Annotated[Sequence[Mapping[str, Any]], Field(description="Number, SHA-256 and size of each version.")]
+    contents: Annotated[Sequence[Mapping[str, Any]], Field(description="Version, SHA-256 and size of each version.")]
     deleted_by: str
     reason: str
     deleted_at: datetime
     removed_at: datetime
     removed: Annotated[
-        Mapping[str, Any], Field(description="How many of what; shared: blobs that others use, and that stay.")
+        Mapping[str, Any],
+        Field(description="Counts of what was removed; shared: blobs that stay, because other documents use them."),
     ]
     verified_at: datetime | None
     verified: Annotated[Mapping[str, Any] | None, Field(description="What was counted again afterwards, and how.")]
@@ -117,13 +118,15 @@ async def _verify(database: Database, store: BlobStore, rows: list[Record]) -> i
     found = await _count_left(database, store, rows, first=True)
     again = {document: dict(counts) for document, counts in found.items() if counts}
     if again:
-        log.warning("something of removed documents was left, and is removed again", documents=again)
+        log.warning("parts of removed documents were left, and are removed again", documents=again)
         await _remove_again(database, [row for row in rows if row["document_id"] in again])
         found = await _count_left(database, store, rows, first=False)
     clean = [row for row in rows if not found[row["document_id"]]]
     if len(clean) < len(rows):
         left = {document: dict(counts) for document, counts in found.items() if counts}
-        log.error("something of removed documents cannot be removed: it is tried again within a minute", documents=left)
+        log.error(
+            "parts of removed documents cannot be removed: the removal is retried within a minute", documents=left
+        )
     reach(f"{STEP}remove-verify")
     counted = {"counted": dict.fromkeys(TABLES, 0), "how": HOW}
     note = partial(
@@ -165,8 +168,8 @@ async def _count_left(
             if row["collection_id"] == collection
             for version in row["version_ids"]
         }
-        look = partial(count_rows, collection=collection, versions=sorted(owners))
-        for version, counted in (await database.pool.repeat(look)).items():
+        query = partial(count_rows, collection=collection, versions=sorted(owners))
+        for version, counted in (await database.pool.repeat(query)).items():
             found[owners[version]].update(counted)
     return found
 

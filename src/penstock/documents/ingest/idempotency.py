@@ -72,7 +72,7 @@ class Claim:
 
 @asynccontextmanager
 async def claim_key(database: Database, *, tenant: str, route: str, key: str) -> AsyncIterator[Claim]:
-    """Hold the key while the block lasts; it is freed again unless the block has settled it."""
+    """Hold the key while the block lasts; it is freed again unless the block has recorded its answer."""
     claim = Claim(tenant, route, _check_key(key))
     row = await database.pool.repeat(
         lambda session: sql.claim_key.first(session, **claim._key, dead_after=DEAD_AFTER, kept=KEPT)

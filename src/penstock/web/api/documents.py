@@ -87,7 +87,7 @@ async def find_document(caller: Reads, collection: CollectionName, name: str) ->
     name = check_document_name(name)
     found = await documents.find_document(caller.app, f"{collection}/{name}", tenant=caller.tenant)
     if (found.collection, found.name) != (collection, name):  # a name may have slashes itself
-        raise NotFound(f"Document {name} does not exist in the collection {collection}.")
+        raise NotFound(f"Document {name} does not exist in collection {collection}.")
     return found
 
 

@@ -32,7 +32,7 @@ from penstock.engine.inspect import make_ready
 from penstock.errors import BadKey, BadMessage, BadRequest, BadValue, BodyTooLarge, NotFound, QueueFull, WrongState
 from penstock.product import Product
 from penstock.settings import Bytes, SourceSettings
-from penstock.sources import number_in, parse_object
+from penstock.sources import id_in, parse_object
 from penstock.web.dependencies import AfterNumber, Caller, Limit, Page, Reads, Signature, Writes, cut
 from penstock.web.middleware.errors import RESPONSES
 from penstock.web.middleware.request_body import check_head, pieces
@@ -222,7 +222,7 @@ def _message(request: Request, chosen: SourceSettings, message_id: str, body: by
         given = message_id.encode("latin-1").decode()
     except UnicodeError:
         raise BadValue("Penstock-Message-Id is not UTF-8.") from None
-    number = given or number_in(payload, chosen.message_id_from)
+    number = given or id_in(payload, chosen.message_id_from)
     if not number:
         raise BadValue(f"The message has no id: send Penstock-Message-Id, or {chosen.message_id_from!r} in the body.")
     return SourceMessage(checked_id(number), payload)
