@@ -2,7 +2,7 @@
 
 `/health/live`: this process answers. `/health/ready`: the documents that it accepts will be processed; if not, 503 and the
 reasons: no database, no live worker that serves documents, a job that has waited longer than `api.stale_after`, or a blocked
-event loop. It is for people and alerts: documents are accepted all the same, so a load balancer polls `/health/live`. The
+event loop. It is for people and alerts: documents are accepted all the same, so a load balancer asks `/health/live`. The
 database is checked once a second, however many clients ask. `/api/status` answers as `penstock status --json`, `/metrics` for
 a scraper.
 """
@@ -66,7 +66,7 @@ class Readiness:
         self.loop_lag = LoopLag()
 
     async def find_problems(self, *, openly: bool) -> list[str]:
-        """Sentences; unless `openly`, without details that only operators should see, such as hosts, users and names."""
+        """In sentences; not `openly`, without what only the owner should know, such as hosts, users and names."""
         async with self._checking:
             if time.monotonic() - self._checked_at > FRESH:
                 self._last = await check(self._database)
@@ -85,7 +85,7 @@ class Readiness:
             whose = f" of the kind {longest.kind}" if openly else ""
             problems.append(
                 f"A ready job{whose} has waited for {span(timedelta(seconds=longest.seconds))}, longer than "
-                f"{span(self._stale_after)} (api.stale_after): `penstock doctor` shows why."
+                f"{span(self._stale_after)} (api.stale_after): `penstock doctor` says why."
             )
         return problems
 
@@ -102,7 +102,7 @@ async def check(database: Database) -> ReadinessCheck:
 
 
 async def find_problems(database: Database) -> list[str]:
-    """The problems of a process that only needs its database, in sentences."""
+    """Why a process that only needs its database cannot work now, in sentences."""
 
     async def read(session: Session) -> None:
         await session.fetchval("select 1")
@@ -112,7 +112,7 @@ async def find_problems(database: Database) -> list[str]:
 
 
 async def _ask(database: Database, read: Callable[[Session], Awaitable[T]]) -> T | str:
-    """The answer of the database, or a sentence with the reason why there is none."""
+    """What the database says, or the sentence that says why it does not."""
     try:
         async with asyncio.timeout(READY_WITHIN), database.pool.session() as session:
             return await read(session)
@@ -145,7 +145,7 @@ def _answer(problems: list[str]) -> JSONResponse:
 
 
 class Status(BaseModel):
-    """Counts, workers and problems."""
+    """Counts, workers, and what is wrong."""
 
     documents: dict[str, int] = Field(description="By status: queued, processing, ready, failed, deleted.")
     jobs: dict[str, dict[str, int]] = Field(description="By state: count, leased (a live worker has it), attempted.")
@@ -155,9 +155,9 @@ class Status(BaseModel):
 
 @status_routes.get("/api/status")
 async def show_status(
-    caller: Reads, collection: Annotated[str | None, Query(description="Only of this collection.")] = None
+    caller: Reads, collection: Annotated[str | None, Query(description="Only what belongs to it.")] = None
 ) -> Status:
-    """The status of the system. Workers, jobs and problems are for operators only."""
+    """How things are. Workers, jobs and problems are told to keys of the tenant `default` that are for all collections."""
     if collection is not None:
         await caller.find_collection(collection)
     if caller.runs_fleet:
@@ -173,9 +173,9 @@ async def show_status(
 
 @status_routes.get("/metrics", response_class=Response, include_in_schema=False)
 async def show_metrics(caller: Reads, request: Request) -> Response:
-    """The metrics of this process and, from the database, those of the fleet."""
+    """Those of this process and, from the database, those of the fleet."""
     if not caller.runs_fleet:
-        raise NotAllowed("Metrics span all tenants: use an operator key (tenant `default`, all collections).")
+        raise NotAllowed("Metrics are about everybody: use a key of the tenant `default` for all collections.")
     return await _render(request.app.state.gauges)
 
 
@@ -188,7 +188,7 @@ async def _render(gauges: FleetGauges) -> Response:
 
 @contextlib.asynccontextmanager
 async def open_port(listener: socket.socket, database: Database, worker: Worker | None) -> AsyncIterator[None]:
-    """Answer on the listener while the block runs, also while the worker drains."""
+    """Answer on the listener while the block runs: also while the worker drains."""
     ended = asyncio.Event()
     loop_lag = LoopLag()
     measuring = asyncio.create_task(loop_lag.measure(), name="loop lag")
@@ -230,7 +230,7 @@ def make_worker_app(database: Database, worker: Worker | None, loop_lag: LoopLag
 
 
 async def find_worker_problems(database: Database, worker: Worker | None, loop_lag: LoopLag) -> list[str]:
-    """The problems of this worker, in sentences."""
+    """Why this worker cannot work now, in sentences."""
     problems = await find_problems(database)
     if loop_lag.blocked:
         problems.append(f"{loop_lag.blocked}: a handler does not give way.")
