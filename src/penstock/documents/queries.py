@@ -301,7 +301,7 @@ async def select_matching(
         if wanted.until is not None:
             before = min(before, await _id_at(app, wanted.until, where))
         row = await _match(app, wanted, {**where, "before": before, "most": SELECTED}, SELECTED)
-        ids, looked_through = row["ids"], row["looked"] if row["last"] else None
+        ids, looked_through = row["ids"], row["looked"] if row["last"] or len(row["ids"]) == SELECTED else None
     exactly = wanted.status if wanted.status in {"queued", "processing"} else None
     rows = await app.database.pool.repeat(
         partial(sql.sort_matching, ids=ids, tenant=tenant, status=exactly, order=order, offset=offset, most=most)
