@@ -13,7 +13,7 @@ from penstock.engine.metrics import LAG
 from penstock.operations import metrics
 from penstock.telemetry import MetricDescription, described
 
-MENDED = described["penstock_fanouts_mended_total"]
+FIXED = described["penstock_fanouts_fixed_total"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ def _impossible() -> Iterator[Alert]:
     )
     yield Alert(
         "PenstockFanoutMended",
-        f"sum(increase({MENDED.name}[1h])) > 0",
+        f"sum(increase({FIXED.name}[1h])) > 0",
         "0m",
         "critical",
         "A fan-out had a wrong count, which the sweep has mended. It cannot happen.",

@@ -74,7 +74,7 @@ async def extract(product: Product) -> ExtractionStatus:
     for job in await product.facts.ask(collection):
         await product.app.result(job, timeout=WITHIN)
     digest = product.facts.config.digest
-    return await product.app.database.pool.repeat(lambda session: show_status(session, collection, digest))
+    return await product.app.database.pool.repeat(show_status, collection, digest)
 
 
 async def ask(product: Product) -> FactHit:
@@ -108,7 +108,7 @@ def tell_status(status: ExtractionStatus) -> None:
 
 async def tell_entities(product: Product) -> None:
     collection = await find_collection(product.app, "plants")
-    found = await product.app.database.pool.repeat(lambda session: list_entities(session, collection.id))
+    found = await product.app.database.pool.repeat(list_entities, collection.id)
     print("\nWhat they are about:")
     for each in found:
         print(f"  {each.type:<13} {each.name} ({each.facts})")

@@ -23,15 +23,15 @@ STREAM = "mill"
 FIRST = [
     ("Ann", "Good morning! Did you sleep well?"),
     ("Bob", "Thanks. The sluice gate is made of oak, by the way."),
-    ("Ann", "We decided to mend the weir on Monday."),
+    ("Ann", "We decided to repair the weir on Monday."),
     ("Bob", "Carla prefers to be called in the morning."),
 ]
 THEN = [
     ("Ann", "The gate of the sluice is made of oak wood."),
-    ("Bob", "We decided to mend the weir on Thursday, since it rains."),
+    ("Bob", "We decided to repair the weir on Thursday, since it rains."),
     ("Ann", "See you!"),
 ]
-QUESTION = "when do we mend the weir?"
+QUESTION = "when do we repair the weir?"
 WITHIN = 55.0  # seconds
 
 
@@ -88,7 +88,7 @@ async def until_read(product: Product) -> None:
 
 
 async def memos(product: Product) -> list[Memo]:
-    return await product.app.database.pool.repeat(partial(list_memos, tenant="default", every=True))
+    return await product.app.database.pool.repeat(list_memos, tenant="default", every=True)
 
 
 # -- what came out --------------------------------------------------------------------------------------------------------

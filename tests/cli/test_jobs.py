@@ -72,14 +72,15 @@ async def test_why(application: Application) -> None:
         (("jobs", "list", "--state", "done"), "There is no state done"),
         (("jobs", "cancel", "404"), "Not alive"),
         (("dead", "show", "404"), "There is no job 404"),
-        (("dead", "redrive"), "Say which dead jobs"),
-        (("dead", "discard", "--reason", "x"), "Say which dead jobs"),
+        (("dead", "redrive"), "No dead jobs are selected"),
+        (("dead", "discard", "--reason", "x"), "No dead jobs are selected"),
         (("dead", "discard", "4", "--reason", " "), "needs a reason"),
         (("dead", "discard", "4"), "--reason"),
         (("dead", "redrive", "4", "--patience", "long"), "--patience: 'long' is not a duration"),
         (("pause",), "Name exactly one"),
         (("pause", "--queue", "a", "--kind", "b"), "Name exactly one"),
         (("pause", "--queue", "no spaces"), "cannot be the name of a queue"),
+        (("pause", "--queue", "slwo"), "Queue slwo does not exist."),
         (("resume",), "Name exactly one"),
         (("fleet", "--gone", "never"), "--gone"),
         (("doctor", "--old-after", "x"), "--old-after"),
@@ -96,13 +97,13 @@ async def test_what_cannot_be_done_is_one_sentence(
 async def test_pause_and_resume(application: Application) -> None:
     await application.worker()
     code, said = await application.penstock("pause", "--kind", "greet", "--reason", "the printer burns")
-    assert (code, "The kind greet is paused." in said, "check the name" in said) == (0, True, True), "no job so far"
+    assert (code, said) == (0, "The kind greet is paused.\n")
     job = await application.enqueue("greet")
     assert "the printer burns" in (await application.penstock("why", str(job)))[1]
     assert await application.penstock("resume", "--kind", "greet") == (0, "The kind greet goes on.\n")
     await application.until_state(job, "done")
     assert await application.ask("resume", "--kind", "greet") == {"resumed": False, "what": "kind", "name": "greet"}
-    assert (await application.ask("pause", "--fairness-key", "Müller & Söhne"))["paused"]["name"] == "Müller & Söhne"
+    assert (await application.ask("pause", "--fairness-key", "default"))["paused"]["name"] == "default"
 
 
 async def test_fleet(application: Application) -> None:

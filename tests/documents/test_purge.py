@@ -31,7 +31,7 @@ PLACES = [
     "count",
     "vectors",
     "postings",
-    "folded",
+    "compacted",
     "chunks",
     "facts",
     "answers",

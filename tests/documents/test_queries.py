@@ -12,6 +12,7 @@ from penstock.documents import (
     count_documents,
     create_collection,
     delete_document,
+    find_collection,
     find_document,
     keep_pages,
     list_chunks,
@@ -63,8 +64,25 @@ async def test_counts_lists_and_documents_agree(document_queue: DocumentQueue) -
     while await compact_tallies(document_queue.app.database):
         pass
     assert await count_documents(document_queue.app) == expected
-    await create_collection(document_queue.app, "empty")
+    empty = await create_collection(document_queue.app, "empty")
     assert await count_documents(document_queue.app, "empty") == dict.fromkeys(STATES, 0)
+    assert await count_documents(document_queue.app, among=[]) == dict.fromkeys(STATES, 0)
+    files = await find_collection(document_queue.app, "files")
+    assert await count_documents(document_queue.app, among=[files.id, empty.id]) == expected
+
+
+async def test_what_is_not_ready_is_counted_to_a_bound(document_queue: DocumentQueue) -> None:
+    await fill(document_queue)
+    await create_collection(document_queue.app, "others")
+    for number in range(3):
+        await document_queue.add(f"more {number}", collection="others")
+    few = await count_documents(document_queue.app, most=2)
+    assert few["queued"] + few["processing"] == 2
+    assert few["failed"] == 2
+    assert few["deleted"] == 1
+    all_of_them = await count_documents(document_queue.app, most=5)
+    assert all_of_them == await count_documents(document_queue.app)
+    assert all_of_them["queued"] + all_of_them["processing"] == 5
 
 
 async def test_lists_go_by_keyset(document_queue: DocumentQueue) -> None:

@@ -113,7 +113,7 @@ async def test_many_at_once_share_their_entities(study: FactsReading) -> None:
         while await study.count("receipts") < 4 or await study.count("removals"):  # noqa: ASYNC110  another task removes them
             await asyncio.sleep(0.05)
     await study.tidy()
-    found = await study.product.app.database.pool.repeat(lambda session: list_entities(session, collection.id))
+    found = await study.product.app.database.pool.repeat(list_entities, collection.id)
     assert sorted(each.name for each in found) == sorted(names)
     assert sum(each.facts for each in found) == await study.count("mentions")
     assert await study.count("extractions") == 8

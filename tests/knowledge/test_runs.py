@@ -39,7 +39,7 @@ async def test_what_a_document_says_is_found_with_its_source(study: FactsReading
     assert hit.quote in hit.passage
 
     collection = await study.collection()
-    entities = await study.product.app.database.pool.repeat(lambda session: list_entities(session, collection.id))
+    entities = await study.product.app.database.pool.repeat(list_entities, collection.id)
     [orchard] = [each for each in entities if "Orchard" in each.name]  # one, however spelt
     assert (orchard.id, orchard.type) == (ends["to"].entity, "organisation")
     assert orchard.facts >= 3

@@ -140,7 +140,7 @@ async def test_an_open_breaker_closes_the_lane_and_spends_no_try(
         assert len(untouched) >= 30 - tried
         explained = await llm_app.app.why(untouched[-1])
         assert explained.because == "breaker"
-        assert "waits for llm-main: its breaker is open since" in explained.sentence
+        assert "waits for llm-main: its breaker has been open since" in explained.sentence
         assert "broke off its answer" in explained.sentence
 
         chat.usual = answers("well")
@@ -167,7 +167,7 @@ async def test_a_lone_question_outlasts_an_outage(database_url: DatabaseUrl, tmp
             if tries == 5:
                 other = await llm_app.completing.ask("and for me?")
                 explained = await llm_app.app.why(other)
-                assert f"Job {other} waits for llm-main: its breaker is open since" in explained.sentence
+                assert f"Job {other} waits for llm-main: its breaker has been open since" in explained.sentence
                 assert "The language model main failed (500)" in explained.sentence
                 await llm_app.app.cancel(other)
             if tries == 7:

@@ -68,7 +68,7 @@ def test_arguments_that_cannot_be_kept(value: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["\\u0000", "ü 🙂 '; drop table jobs; --", "\x1f", "x" * 900_000])
-async def test_strange_arguments_that_can_be_kept(worker_processes: WorkerProcesses, text: str) -> None:
+async def test_strange_arguments_that_can_be_kept(worker_processes: WorkerProcesses, text: Any) -> None:
     job = await worker_processes.client.enqueue(sample_jobs.make(seconds=text))
     [found] = await worker_processes.connection.fetch(
         "select args ->> 'seconds' as text from penstock.jobs where id = $1", job

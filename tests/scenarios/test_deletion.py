@@ -16,7 +16,7 @@ FILES = {"long.txt": story(4_000), "packed.zip": archive(first_txt=story(300, 1)
 # Two at a time: a job whose worker is lost more often is a dead letter, and waits for the next minute.
 PLACES = [
     ("count", "vectors@2"),
-    ("postings", "folded"),
+    ("postings", "compacted"),
     ("chunks", "pages"),
     ("last", "commit"),
     ("files", "rows"),

@@ -112,6 +112,19 @@ async def test_messages_come_once_and_are_completed(
     assert await is_empty(client, queue)
 
 
+async def test_messages_after_a_repeat_are_taken_at_once(
+    database_url: DatabaseUrl, tmp_path: Path, bus: ServiceBus, client: ServiceBusClient, queue: str
+) -> None:
+    """A repeat begins another batch of what was received: the messages after it do not wait until their locks end."""
+    numbers = [*range(10), 3, *range(10, 20), 13, *range(20, 30)]
+    await publish(client, queue, *({"id": number} for number in numbers))  # no source runs yet: it receives all at once
+    async with receiving(database_url, tmp_path, bus, queue) as product:
+        rows = await until_there(product, 30, repeats=2)
+        assert sorted(int(row["message_id"]) for row in rows) == list(range(30))
+        assert {int(row["message_id"]): row["repeats"] for row in rows if row["repeats"]} == {3: 1, 13: 1}
+    assert await is_empty(client, queue)
+
+
 async def test_poison_is_dead_lettered_with_its_reason(
     database_url: DatabaseUrl, tmp_path: Path, bus: ServiceBus, client: ServiceBusClient, queue: str
 ) -> None:

@@ -11,21 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock import database
 from penstock.cli.session import Json
-from penstock.database import (
-    EmbeddedServer,
-    Session,
-    bring_schema,
-    find_program,
-    make_roles,
-    reach_database,
-    statements,
-)
 from penstock.engine import HOT_TABLES
 from penstock.errors import CannotStart
 from penstock.settings import DatabaseUrl, Settings, load_settings
 
-sql = statements(__file__)
+sql = database.statements(__file__)
 
 app = typer.Typer(
     help="Start, stop, look into, dump and restore the database.", no_args_is_help=True, rich_markup_mode=None
@@ -70,7 +62,7 @@ def migrate() -> None:
     settings = load_settings().settings
 
     async def main() -> None:
-        async with reach_database(settings, progress=typer.echo):
+        async with database.reach_database(settings, progress=typer.echo):
             typer.echo("The schema is up to date.")
 
     asyncio.run(main())
@@ -105,7 +97,7 @@ def restore(
 
 async def _vacuum(settings: Settings) -> None:
     """Past any pooler, and without the deadline of ordinary calls: a large table takes minutes."""
-    async with reach_database(settings, progress=_tell, migrating=False) as reached:
+    async with database.reach_database(settings, progress=_tell, migrating=False) as reached:
         session = await reached.address.open_session("vacuum", direct=True)
         try:
             await session.execute("set statement_timeout = 0")
@@ -120,14 +112,14 @@ async def _vacuum(settings: Settings) -> None:
 
 
 async def _psql(settings: Settings, arguments: list[str]) -> int:
-    async with reach_database(settings, progress=_tell, migrating=False) as reached:
+    async with database.reach_database(settings, progress=_tell, migrating=False) as reached:
         return await asyncio.to_thread(_call, settings, reached.address.direct_url, "psql", *arguments)
 
 
 async def _dump(settings: Settings, file: Path) -> int:
     half = file.with_name(file.name + ".new")
     try:
-        async with reach_database(settings, progress=_tell, migrating=False) as reached:
+        async with database.reach_database(settings, progress=_tell, migrating=False) as reached:
             code = await asyncio.to_thread(
                 _call,
                 settings,
@@ -147,22 +139,22 @@ async def _dump(settings: Settings, file: Path) -> int:
 
 
 async def _restore(settings: Settings, file: Path, *, replace: bool) -> int:
-    async with reach_database(settings, progress=_tell, migrating=False) as reached:
+    async with database.reach_database(settings, progress=_tell, migrating=False) as reached:
         url = reached.address.direct_url
         session = await reached.address.open_session("restore", direct=True)
         try:
             await _refuse_restore(session, replace=replace)
-            guarded = await make_roles(session)  # a dump names them, and has them not
+            guarded = await database.make_roles(session)  # a dump names them, and has them not
         finally:
             session.terminate()
         code = await asyncio.to_thread(_read_dump, settings, url, file, guarded=guarded)
         if code == 0:
-            await bring_schema(settings, reached.address, _tell)
+            await database.bring_schema(settings, reached.address, _tell)
             typer.echo(f"Restored {file}.")
         return code
 
 
-async def _refuse_restore(session: Session, *, replace: bool) -> None:
+async def _refuse_restore(session: database.Session, *, replace: bool) -> None:
     if await sql.other_processes.value(session):
         raise CannotStart("Other Penstock processes use the database: stop them before you restore.")
     if not replace and await sql.has_schema.value(session):
@@ -188,17 +180,17 @@ def _read_dump(settings: Settings, url: DatabaseUrl, file: Path, *, guarded: boo
 def _call(settings: Settings, url: DatabaseUrl | None, program: str, *arguments: str, **files: Any) -> int:
     """The password goes by the environment: a command line can be read by every user of the machine."""
     environment = os.environ | {"PGOPTIONS": "-c client_min_messages=warning"}
-    command = [find_program(program, settings.postgres.binaries, own_server=settings.database_url is None)]
+    command = [database.find_program(program, settings.postgres.binaries, own_server=settings.database_url is None)]
     if url is not None:
         environment["PGPASSWORD"] = url.password or ""
         command += ["--dbname", url.without_password]
     return subprocess.run([*command, *arguments], env=environment, check=False, **files).returncode
 
 
-def _embedded(settings: Settings) -> EmbeddedServer:
+def _embedded(settings: Settings) -> database.EmbeddedServer:
     if settings.database_url is not None:
         raise CannotStart("database_url names another server: this command is for the one that comes with Penstock.")
-    return EmbeddedServer(settings.home, settings.postgres, _tell)
+    return database.EmbeddedServer(settings.home, settings.postgres, _tell)
 
 
 def _tell(sentence: str) -> None:

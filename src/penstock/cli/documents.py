@@ -244,8 +244,6 @@ def _change(references: list[str], change: Callable[..., Awaitable[Any]], done: 
 
 @dataclass(frozen=True)
 class DeletionResult:
-    """The result of `penstock delete`."""
-
     documents: list[int]
     restorable_until: datetime | None = None
     receipts: Sequence[Receipt] = ()
@@ -358,7 +356,7 @@ async def _wait(product: "Product", documents: list[int]) -> list[Receipt]:
             if receipt is not None and receipt.verified_at is not None:
                 receipts.append(receipt)
                 break
-            if await app.database.pool.repeat(lambda session: is_served(session, REMOVAL)):
+            if await app.database.pool.repeat(is_served, REMOVAL):
                 await asyncio.sleep(CHECK_EVERY)
             elif not await remove_deleted(app.database, product.store, rest=0):
                 await _refuse_waiting(app, document)

@@ -7,16 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock import engine
 from penstock.cli.session import Json, ask, duration, print_json, print_table
-from penstock.engine import (
-    ConnectionBudget,
-    Penstock,
-    WorkerState,
-    acknowledge_lost,
-    connections_needed,
-    list_workers,
-    read_budget,
-)
 from penstock.engine.limits import LimitState, choose_permits, close_breaker, list_limits, unchoose_permits
 from penstock.errors import BadJob
 from penstock.settings import load_settings
@@ -46,8 +38,8 @@ def fleet(
         return
     within = duration("--gone", gone)
 
-    async def look(penstock: Penstock) -> list[WorkerState]:
-        return await penstock.database.pool.repeat(lambda session: list_workers(session, within))
+    async def look(penstock: engine.Penstock) -> list[engine.WorkerState]:
+        return await penstock.database.pool.repeat(engine.list_workers, within)
 
     workers = ask(look)
     if as_json:
@@ -62,7 +54,7 @@ def fleet(
 
 
 def _acknowledge(*, as_json: bool) -> None:
-    known = ask(lambda penstock: penstock.database.pool.repeat(acknowledge_lost))
+    known = ask(lambda penstock: penstock.database.pool.repeat(engine.acknowledge_lost))
     if as_json:
         print_json({"acknowledged": known})
     else:
@@ -72,10 +64,10 @@ def _acknowledge(*, as_json: bool) -> None:
 def _print_budget(*, as_json: bool) -> None:
     pool_size = load_settings().settings.pool.size  # this command itself has a smaller one
 
-    async def look(penstock: Penstock) -> ConnectionBudget:
+    async def look(penstock: engine.Penstock) -> engine.ConnectionBudget:
         pooled = penstock.database.endpoint.address.pooled
-        need = connections_needed(pool_size, pooled=pooled)
-        return await penstock.database.pool.repeat(lambda session: read_budget(session, need, pooled=pooled))
+        need = engine.connections_needed(pool_size, pooled=pooled)
+        return await penstock.database.pool.repeat(engine.read_budget, need, pooled=pooled)
 
     budget = ask(look)
     more = max(0, budget.free // budget.need)
@@ -108,17 +100,17 @@ def _print_budget(*, as_json: bool) -> None:
         )
 
 
-def _status(worker: WorkerState) -> str:
+def _status(worker: engine.WorkerState) -> str:
     return f"gone: {worker.gone_why}" if worker.status == "gone" else worker.status
 
 
-def _as_json(worker: WorkerState) -> dict[str, Any]:
+def _as_json(worker: engine.WorkerState) -> dict[str, Any]:
     facts = asdict(worker)
     del facts["lease_seconds"]  # here it is `lease`
     return facts | {"status": _status(worker)}
 
 
-def _cells(worker: WorkerState) -> tuple[object, ...]:
+def _cells(worker: engine.WorkerState) -> tuple[object, ...]:
     load = worker.load
     return (
         worker.id,
@@ -152,7 +144,7 @@ def limits(context: typer.Context, as_json: Json = False) -> None:
     print_table(columns, (cells for limit in found for cells in _rows(limit)))
 
 
-async def _read_limits(penstock: Penstock) -> list[LimitState]:
+async def _read_limits(penstock: engine.Penstock) -> list[LimitState]:
     return await penstock.database.pool.repeat(list_limits)
 
 
@@ -178,7 +170,7 @@ def _rows(limit: LimitState) -> Iterator[tuple[object, ...]]:
 def close(name: LimitName, as_json: Json = False) -> None:
     """Let calls through again without waiting for a probe."""
 
-    async def close_one(penstock: Penstock) -> bool:
+    async def close_one(penstock: engine.Penstock) -> bool:
         known = {limit.name for limit in await _read_limits(penstock)}
         if name not in known:
             raise BadJob(f"There is no limit {name}: there are {', '.join(sorted(known)) or 'none'}.")
@@ -200,7 +192,7 @@ def set_permits(
 ) -> None:
     """Give a limit this many permits, whatever workers declare; they use them from their next heartbeat on."""
 
-    async def choose(penstock: Penstock) -> None:
+    async def choose(penstock: engine.Penstock) -> None:
         async with penstock.transaction() as tx:
             await choose_permits(tx, name, permits)
 
@@ -215,7 +207,7 @@ def set_permits(
 def reset(name: LimitName, as_json: Json = False) -> None:
     """Let what the workers declare count again, from the next one on that starts."""
 
-    async def forget(penstock: Penstock) -> bool:
+    async def forget(penstock: engine.Penstock) -> bool:
         async with penstock.transaction() as tx:
             return await unchoose_permits(tx, name)
 

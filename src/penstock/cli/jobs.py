@@ -1,13 +1,12 @@
 """`penstock jobs`: list, show, cancel. `penstock dead`: dead letters, to redrive or discard. `penstock pause` and `resume`."""
 
 import json
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from penstock.cli.session import Json, Most, ask, decoded, duration, print_facts, print_json, print_table, shortened
-from penstock.engine import Penstock, find_job, queues_of
+from penstock.engine import Penstock, find_job
 from penstock.engine.inspect import JobFilter, Selection, dead_by_cause, dead_jobs
 from penstock.engine.inspect import discard as discard_jobs
 from penstock.engine.inspect import list_jobs as list_live
@@ -49,9 +48,7 @@ def list_jobs(
         place: int | None = after
         while place is not None and len(jobs) < limit:
             page = await penstock.database.pool.repeat(
-                partial(
-                    list_live, wanted=JobFilter(state, kind, queue, fairness_key), after=place, most=limit - len(jobs)
-                )
+                list_live, wanted=JobFilter(state, kind, queue, fairness_key), after=place, most=limit - len(jobs)
             )
             jobs += [decoded(row) | {"error": row["error"]} for row in page.jobs]
             place = page.next
@@ -101,8 +98,7 @@ def cancel(
 
 
 async def _find(penstock: Penstock, job_id: int) -> tuple[dict[str, Any], str]:
-    """The job, and why it is where it is."""
-    found = await penstock.database.pool.repeat(lambda session: find_job(session, job_id))
+    found = await penstock.database.pool.repeat(find_job, job_id)
     if found is None:
         raise JobNotFound(f"There is no job {job_id}, neither alive nor in the history.")
     return found, (await penstock.why(job_id)).sentence
@@ -228,17 +224,11 @@ def pause(
     """Claim nothing of a queue, a kind or a fairness key until resume; what runs goes on."""
     what, name = _chosen(queue, kind, fairness_key)
 
-    async def hold(penstock: Penstock) -> bool:
-        await penstock.pause(queue=queue, kind=kind, fairness_key=fairness_key, reason=reason)
-        return bool(await penstock.database.pool.repeat(lambda session: queues_of(session, what, name)))
-
-    known = ask(hold)
+    ask(lambda penstock: penstock.pause(queue=queue, kind=kind, fairness_key=fairness_key, reason=reason))
     if as_json:
-        print_json({"paused": {"what": what, "name": name, "reason": reason}, "known": known})
-        return
-    typer.echo(f"The {_spoken(what)} {name} is paused.")
-    if not known:
-        typer.echo(f"No job of such a {_spoken(what)} has been seen so far: check the name.", err=True)
+        print_json({"paused": {"what": what, "name": name, "reason": reason}})
+    else:
+        typer.echo(f"The {_spoken(what)} {name} is paused.")
 
 
 def resume(queue: Queue = "", kind: KindName = "", fairness_key: FairnessKey = "", as_json: Json = False) -> None:

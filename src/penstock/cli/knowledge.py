@@ -85,7 +85,7 @@ async def _follow(product: "Product", collection: Collection, jobs: Sequence[int
 
 async def _look(product: "Product", collection: Collection) -> ExtractionStatus:
     digest = product.facts.config.digest
-    return await product.app.database.pool.repeat(lambda session: show_status(session, collection, digest))
+    return await product.app.database.pool.repeat(show_status, collection, digest)
 
 
 def _tell(status: ExtractionStatus) -> str:
@@ -98,16 +98,16 @@ def _tell(status: ExtractionStatus) -> str:
 
 
 async def _count(product: "Product", jobs: Sequence[int]) -> int:
-    return int(await product.app.database.pool.repeat(lambda session: sql.count_alive.value(session, jobs=list(jobs))))
+    return int(await product.app.database.pool.repeat(sql.count_alive.value, jobs=list(jobs)))
 
 
 async def _count_dead(product: "Product", jobs: Sequence[int]) -> int:
-    return int(await product.app.database.pool.repeat(lambda session: sql.count_dead.value(session, jobs=list(jobs))))
+    return int(await product.app.database.pool.repeat(sql.count_dead.value, jobs=list(jobs)))
 
 
 async def _why(product: "Product", jobs: Sequence[int]) -> Explanation | None:
     """Of the oldest job that is alive: a window without an answer, or a version that was not begun."""
-    job = await product.app.database.pool.repeat(lambda session: sql.oldest_alive.value(session, jobs=list(jobs)))
+    job = await product.app.database.pool.repeat(sql.oldest_alive.value, jobs=list(jobs))
     return None if job is None else await product.app.why(job)
 
 
@@ -130,7 +130,7 @@ def facts(
 
     async def look(penstock: Penstock) -> list[ShownFact]:
         await show_document(penstock, document, tenant=penstock.settings.tenant)
-        return await penstock.database.pool.repeat(lambda session: list_facts(session, document, most=limit))
+        return await penstock.database.pool.repeat(list_facts, document, most=limit)
 
     found = ask(look)
     if as_json:

@@ -5,9 +5,12 @@
 """
 
 import io
+import os
 import sys
 import traceback
 from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -82,6 +85,16 @@ app.command("config")(admin.config)
 app.add_typer(db.app, name="db")
 
 
+@app.callback()
+def options(
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings file, in place of penstock.toml in home.")
+    ] = None,
+) -> None:
+    if config is not None:
+        os.environ["PENSTOCK_CONFIG"] = str(config.absolute())  # for the processes that a command starts, too
+
+
 @app.command()
 def version() -> None:
     """Print the version."""
@@ -89,7 +102,6 @@ def version() -> None:
 
 
 def main() -> None:
-    """Run the command line and exit."""
     write_whole()
     mask_tracebacks()
     try:

@@ -11,7 +11,7 @@ from penstock.cli.session import Json, Most, ask, ask_product, console, print_js
 from penstock.engine import Penstock
 
 if TYPE_CHECKING:
-    from penstock.memos import Memo, MemoMessage, Stream
+    from penstock.memos import Memo, Stream
     from penstock.product import Product
 
 
@@ -46,7 +46,7 @@ async def _list(penstock: Penstock, stream: str | None, after: int, limit: int, 
     tenant = penstock.settings.tenant
     number = await _number(penstock, stream)
     return await penstock.database.pool.repeat(
-        partial(list_memos, tenant=tenant, stream=number, after=after, most=limit, every=every)
+        list_memos, tenant=tenant, stream=number, after=after, most=limit, every=every
     )
 
 
@@ -62,12 +62,11 @@ async def _number(penstock: Penstock, stream: str | None) -> int | None:
 
     if stream is None:
         return None
-    found = await penstock.database.pool.repeat(partial(find_stream, name=stream, tenant=penstock.settings.tenant))
+    found = await penstock.database.pool.repeat(find_stream, name=stream, tenant=penstock.settings.tenant)
     return found.id
 
 
 def _print_memo(memo: "Memo") -> None:
-    """What it says, then where it is from."""
     console().print(Text(f"{memo.id}. ").append(_one_line(memo.text), style="bold"))
     about = f"   {memo.kind}, {memo.confidence:.2f}, in {memo.stream}"
     if memo.merged_into is not None:
@@ -76,11 +75,8 @@ def _print_memo(memo: "Memo") -> None:
         about += f"; superseded by {memo.superseded_by}"
     console().print(Text(about, style="dim"))
     for message in memo.messages:
-        console().print(Text(f"   {_origin(message)}: {shortened(_one_line(message.text), 100)}", style="dim"))
-
-
-def _origin(message: "MemoMessage") -> str:
-    return f"{message.number} {message.author}".strip()
+        origin = f"{message.number} {message.author}".strip()
+        console().print(Text(f"   {origin}: {shortened(_one_line(message.text), 100)}", style="dim"))
 
 
 def _one_line(text: str) -> str:
@@ -102,7 +98,7 @@ def streams(
         from penstock.memos import list_streams
 
         tenant = penstock.settings.tenant
-        return await penstock.database.pool.repeat(partial(list_streams, tenant=tenant, after=after, most=limit))
+        return await penstock.database.pool.repeat(list_streams, tenant=tenant, after=after, most=limit)
 
     found = ask(look)
     if as_json:

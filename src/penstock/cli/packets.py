@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock import documents
 from penstock.cli.session import Json, Most, ask, ask_product, print_facts, print_json, print_table, shortened
-from penstock.documents import (
-    Document,
-    PacketFile,
-    ShownPacket,
-    Upload,
-    ensure_collection,
-    find_document,
-    list_packets,
-    show_document,
-    show_documents,
-    show_packets,
-)
 from penstock.documents.ingest import check_upload
 from penstock.engine import Penstock, is_served
 from penstock.errors import BadSetting, NotFound
@@ -58,7 +47,7 @@ def add(
             raise BadSetting(f"{path} is not a file: name the files of the packet one by one.")
     packet = name or files[0].stem
 
-    async def put(product: "Product") -> tuple[dict[str, Any], Document, ShownPacket]:
+    async def put(product: "Product") -> tuple[dict[str, Any], documents.Document, documents.ShownPacket]:
         number, answer = await _accept(product, files, collection, packet, require_all=require_all, replace=replace)
         if wait:
             await _wait(product, number, quiet=as_json)
@@ -79,11 +68,11 @@ async def _accept(
     product: "Product", files: list[Path], collection: str, name: str, *, require_all: bool | None, replace: bool
 ) -> tuple[int, dict[str, Any]]:
     tenant = product.settings.tenant
-    into = await ensure_collection(product.app, collection, tenant=tenant)
-    upload = Upload(into.name, name, _pieces(files[0]), replace=replace)
+    into = await documents.ensure_collection(product.app, collection, tenant=tenant)
+    upload = documents.Upload(into.name, name, _pieces(files[0]), replace=replace)
     checked = check_upload(upload, tenant, into.id, served=True)
     most = product.settings.limits.bytes
-    sourced = [PacketFile(path.name, await product.store.write(_pieces(path), most=most)) for path in files]
+    sourced = [documents.PacketFile(path.name, await product.store.write(_pieces(path), most=most)) for path in files]
     made = await product.packets.accept(checked, sourced, require_all=require_all)
     return made.id, made.answer()
 
@@ -99,10 +88,12 @@ async def _wait(product: "Product", number: int, *, quiet: bool) -> None:
     working: asyncio.Task[None] | None = None
     served_at, said = 0.0, ""
     try:
-        while not (document := await show_document(product.app, number, tenant=product.settings.tenant)).is_over:
+        while not (
+            document := await documents.show_document(product.app, number, tenant=product.settings.tenant)
+        ).is_over:
             if working is None and time.monotonic() - served_at > SERVED_EVERY:
                 served_at = time.monotonic()
-                served = await product.app.database.pool.repeat(lambda session: is_served(session, "prepare_packet"))
+                served = await product.app.database.pool.repeat(is_served, "prepare_packet")
                 if not served:
                     working = asyncio.create_task(product.app.work(concurrency=product.slots))
             progress = document.progress or {}
@@ -122,8 +113,8 @@ async def _wait(product: "Product", number: int, *, quiet: bool) -> None:
 def show(reference: Reference, as_json: Json = False) -> None:
     """Show a packet: its documents, where they stand in the consolidated PDF, and its parts."""
 
-    async def find(penstock: Penstock) -> tuple[Document, ShownPacket]:
-        found = await find_document(penstock, reference, tenant=penstock.settings.tenant)
+    async def find(penstock: Penstock) -> tuple[documents.Document, documents.ShownPacket]:
+        found = await documents.find_document(penstock, reference, tenant=penstock.settings.tenant)
         return await _look(penstock, found.id)
 
     document, packet = ask(find)
@@ -141,11 +132,11 @@ def list_all(
 ) -> None:
     """List the packets by number."""
 
-    async def look(penstock: Penstock) -> list[tuple[Document, ShownPacket]]:
+    async def look(penstock: Penstock) -> list[tuple[documents.Document, documents.ShownPacket]]:
         tenant, pool = penstock.settings.tenant, penstock.database.pool
-        ids = await pool.repeat(lambda session: list_packets(session, after=after, most=limit, tenant=tenant))
-        packets = await pool.repeat(lambda session: show_packets(session, ids, tenant=tenant))
-        found = await show_documents(penstock, ids, tenant=tenant)
+        ids = await pool.repeat(documents.list_packets, after=after, most=limit, tenant=tenant)
+        packets = await pool.repeat(documents.show_packets, ids, tenant=tenant)
+        found = await documents.show_documents(penstock, ids, tenant=tenant)
         return [(each, packets[each.id]) for each in found if each.id in packets]
 
     found = ask(look)
@@ -159,22 +150,22 @@ def list_all(
     print_table(columns, (_cells(*each) for each in found))
 
 
-def _cells(document: Document, packet: ShownPacket) -> tuple[object, ...]:
+def _cells(document: documents.Document, packet: documents.ShownPacket) -> tuple[object, ...]:
     parts = " ".join(f"{part.label} {_range(part.first_page, part.last_page)}" for part in packet.parts)
     where = (document.id, document.status, document.collection, document.name)
     return (*where, len(packet.documents), document.pages, shortened(parts))
 
 
-async def _look(penstock: Penstock, number: int) -> tuple[Document, ShownPacket]:
+async def _look(penstock: Penstock, number: int) -> tuple[documents.Document, documents.ShownPacket]:
     tenant = penstock.settings.tenant
-    document = await show_document(penstock, number, tenant=tenant)
-    packets = await penstock.database.pool.repeat(lambda session: show_packets(session, [number], tenant=tenant))
+    document = await documents.show_document(penstock, number, tenant=tenant)
+    packets = await penstock.database.pool.repeat(documents.show_packets, [number], tenant=tenant)
     if number not in packets:
         raise NotFound(f"Document {number} ({document.name}) is not a packet: penstock packet list")
     return document, packets[number]
 
 
-def _facts(document: Document, packet: ShownPacket) -> dict[str, Any]:
+def _facts(document: documents.Document, packet: documents.ShownPacket) -> dict[str, Any]:
     return {
         **document.answer(),
         "require_all": packet.require_all,
@@ -186,7 +177,7 @@ def _facts(document: Document, packet: ShownPacket) -> dict[str, Any]:
     }
 
 
-def _print(document: Document, packet: ShownPacket) -> None:
+def _print(document: documents.Document, packet: documents.ShownPacket) -> None:
     error = (document.error or {}).get("message")
     print_facts(
         {

@@ -8,18 +8,9 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from penstock import engine
 from penstock.cli.session import Json, ask, print_json, print_table
 from penstock.database import Session
-from penstock.engine import (
-    Penstock,
-    ScheduleState,
-    find_schedules,
-    pause_schedule,
-    remove_schedule,
-    resume_schedule,
-    run_schedule,
-    schedule_names,
-)
 from penstock.errors import BadJob
 from penstock.text import listed, span
 
@@ -35,8 +26,8 @@ FairnessKey = Annotated[str | None, typer.Option(help="Whose; needed if several 
 def list_schedules(as_json: Json = False) -> None:
     """List the schedules by name."""
 
-    async def look(penstock: Penstock) -> list[ScheduleState]:
-        return await penstock.database.pool.repeat(lambda session: find_schedules(session, most=MOST))
+    async def look(penstock: engine.Penstock) -> list[engine.ScheduleState]:
+        return await penstock.database.pool.repeat(engine.find_schedules, most=MOST)
 
     found = ask(look)
     if as_json:
@@ -49,11 +40,11 @@ def list_schedules(as_json: Json = False) -> None:
     print_table(columns, map(_cells, found))
 
 
-def _as_json(schedule: ScheduleState) -> dict[str, Any]:
+def _as_json(schedule: engine.ScheduleState) -> dict[str, Any]:
     return {key: value for key, value in asdict(schedule).items() if key != "now"}
 
 
-def _cells(schedule: ScheduleState) -> tuple[object, ...]:
+def _cells(schedule: engine.ScheduleState) -> tuple[object, ...]:
     now = schedule.now
     return (
         schedule.name,
@@ -81,7 +72,7 @@ def _distance(at: datetime, now: datetime) -> str:
 @app.command()
 def run(name: Name, fairness_key: FairnessKey = None, as_json: Json = False) -> None:
     """Put one job of a schedule in now, whatever its rule says; its number."""
-    found, number = _change(name, fairness_key, run_schedule)
+    found, number = _change(name, fairness_key, engine.run_schedule)
     if as_json:
         print_json({"schedule": name, "fairness_key": found, "job": number})
     else:
@@ -91,28 +82,28 @@ def run(name: Name, fairness_key: FairnessKey = None, as_json: Json = False) -> 
 @app.command()
 def pause(name: Name, fairness_key: FairnessKey = None, as_json: Json = False) -> None:
     """Let a schedule fire no more until resume; the ticks of the pause do not count as missed."""
-    found, paused = _change(name, fairness_key, pause_schedule)
+    found, paused = _change(name, fairness_key, engine.pause_schedule)
     _tell(as_json, name, found, "paused", paused, "is paused", "was paused already")
 
 
 @app.command()
 def resume(name: Name, fairness_key: FairnessKey = None, as_json: Json = False) -> None:
     """Go on with the next tick."""
-    found, resumed = _change(name, fairness_key, resume_schedule)
+    found, resumed = _change(name, fairness_key, engine.resume_schedule)
     _tell(as_json, name, found, "resumed", resumed, "goes on", "was not paused")
 
 
 @app.command()
 def remove(name: Name, fairness_key: FairnessKey = None, as_json: Json = False) -> None:
     """Remove a schedule that was added by a call or is retired; one that code declares has to go there."""
-    found, removed = _change(name, fairness_key, remove_schedule)
+    found, removed = _change(name, fairness_key, engine.remove_schedule)
     _tell(as_json, name, found, "removed", removed, "is removed", "was removed already")
 
 
 def _change(name: str, fairness_key: str | None, change: Callable[[Session, str, str], Awaitable[T]]) -> tuple[str, T]:
     """Find the schedule that is meant and change it; its fairness key, and what came of it."""
 
-    async def do(penstock: Penstock) -> tuple[str, T]:
+    async def do(penstock: engine.Penstock) -> tuple[str, T]:
         async with penstock.database.pool.session() as session:
             found = await _fairness_key_of(session, name, fairness_key)
             return found, await change(session, name, found)
@@ -121,15 +112,17 @@ def _change(name: str, fairness_key: str | None, change: Callable[[Session, str,
 
 
 async def _fairness_key_of(session: Session, name: str, fairness_key: str | None) -> str:
-    fairness_keys = [found.fairness_key for found in await find_schedules(session, name, fairness_key, most=MOST)]
+    fairness_keys = [
+        found.fairness_key for found in await engine.find_schedules(session, name, fairness_key, most=MOST)
+    ]
     if len(fairness_keys) == 1:
         return fairness_keys[0]
     if fairness_keys:
         raise BadJob(f"Several fairness keys have a schedule {name} ({listed(fairness_keys)}): say --fairness-key.")
-    others = [found.fairness_key for found in await find_schedules(session, name, most=MOST)]
+    others = [found.fairness_key for found in await engine.find_schedules(session, name, most=MOST)]
     if others:
         raise BadJob(f"The fairness key {fairness_key} has no schedule {name}: {listed(others)} has one.")
-    near = get_close_matches(name, await schedule_names(session), n=3)
+    near = get_close_matches(name, await engine.schedule_names(session), n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "`penstock schedule list` shows all."
     raise BadJob(f"There is no schedule {name}: {hint}")
 

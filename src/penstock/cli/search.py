@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
@@ -42,7 +42,7 @@ def search(
     found, collections = ask_product(lambda product: _find(product, question, hits, collection or [], mode))
     if as_json:
         print_json(
-            {"question": question, "took_ms": round(found.took * 1000, 1), "hits": [_facts(hit) for hit in found.hits]}
+            {"question": question, "took_ms": round(found.took * 1000, 1), "hits": [asdict(hit) for hit in found.hits]}
         )
         return
     if found.fallback:
@@ -96,10 +96,6 @@ def _search_facts(question: str, hits: int, names: list[str], *, as_json: bool) 
         typer.echo("No fact was found: `penstock extract COLLECTION` reads them out of documents.")
     for number, hit in enumerate(found.hits, 1):
         print_fact(hit, f"{number}. ", hit.passage)
-
-
-def _facts(hit: "Hit") -> dict[str, Any]:
-    return asdict(hit)
 
 
 def print_hit(number: int, hit: "Hit", *, one_collection: bool) -> None:

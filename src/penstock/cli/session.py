@@ -62,7 +62,7 @@ def ask_product(question: Callable[["Product"], Awaitable[T]]) -> T:
 @asynccontextmanager
 async def worker_for(product: "Product", kind: str) -> AsyncIterator[None]:
     """Work in this process, unless another worker takes jobs of this kind."""
-    if await product.app.database.pool.repeat(lambda session: is_served(session, kind)):
+    if await product.app.database.pool.repeat(is_served, kind):
         yield
         return
     typer.echo("No worker is running: working here until it is done.", err=True)

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -25,13 +24,11 @@ def sources(context: typer.Context, as_json: Json = False) -> None:
         return
 
     async def look(penstock: Penstock) -> list[dict[str, Any]]:
-        rows = await penstock.database.pool.repeat(partial(list_sources, tenant=penstock.settings.tenant))
+        rows = await penstock.database.pool.repeat(list_sources, tenant=penstock.settings.tenant)
         known = {row["name"]: dict(row) for row in rows}
         chosen = penstock.settings.sources
         names = sorted({*known, *chosen})
-        counted = await penstock.database.pool.repeat(
-            partial(count_messages, sources=names, tenant=penstock.settings.tenant)
-        )
+        counted = await penstock.database.pool.repeat(count_messages, sources=names, tenant=penstock.settings.tenant)
         found = []
         for name in names:
             settings = chosen.get(name)
@@ -110,7 +107,7 @@ def inbox(
     async def look(penstock: Penstock) -> list[dict[str, Any]]:
         tenant = penstock.settings.tenant
         return await penstock.database.pool.repeat(
-            partial(list_messages, tenant=tenant, source=source, state=state, after=after, most=limit)
+            list_messages, tenant=tenant, source=source, state=state, after=after, most=limit
         )
 
     found = ask(look)
@@ -145,7 +142,7 @@ def retry(
     async def again(penstock: Penstock) -> list[int]:
         done = []
         for number in messages:
-            row = await penstock.database.pool.repeat(partial(load_message, message=number))
+            row = await penstock.database.pool.repeat(load_message, message=number)
             if row is None or row["tenant"] != penstock.settings.tenant:
                 raise NotFound(f"There is no message {number}: penstock inbox --state failed")
             async with penstock.transaction() as tx:

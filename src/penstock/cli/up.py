@@ -35,7 +35,10 @@ def up(host: Host = None, port: Port = None) -> None:
     """Start Penstock on this machine: its PostgreSQL, the API and a worker."""
     from penstock.web import listen
 
-    settings = load_settings(api__host=host, api__port=port).settings
+    loaded = load_settings(api__host=host, api__port=port)
+    settings = loaded.settings
+    if loaded.file.path.exists():
+        typer.echo(f"Settings are read from {loaded.file}")
     with _own_home(settings.home) as lock, listen(settings.api.host, settings.api.port) as listener:
         address = "http://{}:{}".format(*listener.getsockname()[:2])
         _sign(lock, settings.home, address)

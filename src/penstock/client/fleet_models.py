@@ -1,13 +1,12 @@
 """Results of `client.jobs`, `client.fleet`, `client.inbox`, `client.keys` and of the client itself; see models.py."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from penstock.client.models import Json, Result
 
 
-@dataclass(frozen=True, kw_only=True)
 class Sent(Result):
     """A message of a webhook that was accepted."""
 
@@ -16,7 +15,6 @@ class Sent(Result):
     status: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Status(Result):
     """Counts, workers and problems."""
 
@@ -26,7 +24,6 @@ class Status(Result):
     problems: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Health(Result):
     """Whether the server can work, and if not, why."""
 
@@ -34,7 +31,6 @@ class Health(Result):
     problems: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Key(Result):
     """An API key; `key` is the secret itself, shown once, when it is created."""
 
@@ -52,14 +48,12 @@ class Key(Result):
     key: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Changed(Result):
     """Documents or collections have changed: read them again."""
 
     event: str = "changed"
 
 
-@dataclass(frozen=True, kw_only=True)
 class Job(Result):
     """A job; arguments, attempts and `why` only where one is shown by itself."""
 
@@ -85,7 +79,6 @@ class Job(Result):
     why: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Lane(Result):
     """Ready jobs of one queue, kind and fairness key."""
 
@@ -100,7 +93,6 @@ class Lane(Result):
     shut: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class Cause(Result):
     """A cause of dead letters; the class of the error is in `extra`, for its name is a word of Python."""
 
@@ -116,7 +108,6 @@ class Cause(Result):
     redrive_progress: Json | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class DeadJob(Result):
     """A dead letter."""
 
@@ -130,7 +121,6 @@ class DeadJob(Result):
     enqueued_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Redriving(Result):
     """The job that retries dead ones, None if none matches; `jobs.show` has its progress and its result."""
 
@@ -139,7 +129,6 @@ class Redriving(Result):
     created: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pause(Result):
     """A queue, kind or fairness key of which no new job is claimed."""
 
@@ -149,7 +138,6 @@ class Pause(Result):
     since: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Worker(Result):
     """A worker process."""
 
@@ -171,7 +159,6 @@ class Worker(Result):
     gone_why: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class LimitState(Result):
     """A limit, its use, and its breaker: closed, open or probing."""
 
@@ -191,7 +178,6 @@ class LimitState(Result):
     workers: list[Json] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Schedule(Result):
     """A schedule."""
 
@@ -213,14 +199,12 @@ class Schedule(Result):
     skipped: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
 class Run(Result):
     """A job that was enqueued outside the rule of its schedule."""
 
     job: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class Source(Result):
     """A source and its progress."""
 
@@ -241,7 +225,6 @@ class Source(Result):
     error_since: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class InboxMessage(Result):
     """A message and its outcome."""
 
@@ -259,7 +242,6 @@ class InboxMessage(Result):
     changed_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class ChangedJobs(Result):
     """The ids of jobs that were changed."""
 

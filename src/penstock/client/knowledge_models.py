@@ -1,12 +1,11 @@
 """Results of `client.crawls`, `client.facts` and `client.streams`; see models.py."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 
 from penstock.client.models import Json, Result
 
 
-@dataclass(frozen=True, kw_only=True)
 class BegunCrawl(Result):
     """A crawl that was started, or was running already."""
 
@@ -17,7 +16,6 @@ class BegunCrawl(Result):
     state: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Crawl(Result):
     """A crawl and its progress."""
 
@@ -40,7 +38,6 @@ class Crawl(Result):
     ended_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class CrawlPage(Result):
     """A page of a crawl: the document that it became, or the reason why not."""
 
@@ -54,7 +51,6 @@ class CrawlPage(Result):
     changed_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Fact(Result):
     """A fact with its quote; `passage` and `score` only in hits of a search."""
 
@@ -76,7 +72,6 @@ class Fact(Result):
     score: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
 class FoundFacts(Result):
     """The hits, best first."""
 
@@ -85,7 +80,6 @@ class FoundFacts(Result):
     took_ms: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
 class Entity(Result):
     """An entity, which facts are about."""
 
@@ -95,7 +89,6 @@ class Entity(Result):
     facts: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
 class Extraction(Result):
     """The progress of a collection; `asked`: documents that this call has enqueued."""
 
@@ -110,7 +103,6 @@ class Extraction(Result):
     asked: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
 class PostedMessage(Result):
     """A message that was accepted; `created` is False when it was accepted before."""
 
@@ -119,7 +111,6 @@ class PostedMessage(Result):
     created: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class PostedMessages(Result):
     """The outcome of added messages."""
 
@@ -128,7 +119,6 @@ class PostedMessages(Result):
     waiting: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
 class Stream(Result):
     """A conversation, and the progress of its memos."""
 
@@ -146,7 +136,6 @@ class Stream(Result):
     posted_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class StreamMessage(Result):
     """A message of a conversation."""
 
@@ -158,7 +147,6 @@ class StreamMessage(Result):
     received_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Memo(Result):
     """A memo, with the messages that it was made of."""
 

@@ -84,9 +84,7 @@ async def create_collection(app: Penstock, name: str, *, tenant: str = "default"
     chosen = _check_settings(app.settings.collections, settings)
     await _check_model(app, chosen.model)
     check_index(app, chosen.index)
-    row = await app.database.pool.repeat(
-        lambda session: sql.create_collection.first(session, tenant=tenant, name=name, **chosen.model_dump())
-    )
+    row = await app.database.pool.repeat(sql.create_collection.first, tenant=tenant, name=name, **chosen.model_dump())
     if row is not None:
         return _read(row)
     existing = await find_collection(app, name, tenant=tenant)
@@ -106,7 +104,7 @@ async def ensure_collection(app: Penstock, name: str = DEFAULT, *, tenant: str =
 
 async def find_collection(app: Penstock, name: str, *, tenant: str = "default") -> Collection:
     name = check_collection_name(name)
-    row = await app.database.pool.repeat(lambda session: sql.find_collection.first(session, tenant=tenant, name=name))
+    row = await app.database.pool.repeat(sql.find_collection.first, tenant=tenant, name=name)
     if row is None:
         raise no_such_collection(name)
     return _read(row)
@@ -122,9 +120,7 @@ async def list_collections(
     app: Penstock, *, after: str = "", most: int = 100, tenant: str = "default"
 ) -> list[Collection]:
     """By name; `after` is the last one that the caller has seen."""
-    rows = await app.database.pool.repeat(
-        lambda session: sql.list_collections(session, tenant=tenant, after=after, most=most)
-    )
+    rows = await app.database.pool.repeat(sql.list_collections, tenant=tenant, after=after, most=most)
     return [_read(row) for row in rows]
 
 

@@ -6,7 +6,6 @@ the evidence. `explain_anything` finds what an id or a name stands for.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from asyncpg import Record
@@ -65,7 +64,7 @@ async def _explain_message_or_source(app: Penstock, reference: str, tenant: str)
 async def _explain_id(app: Penstock, number: int, tenant: str) -> Explanation:
     """Documents, jobs and messages share one sequence; only a message and its document have the same id."""
     if number <= LARGEST:
-        [found] = await app.database.pool.repeat(partial(sql.numbered, number=number, tenant=tenant))
+        [found] = await app.database.pool.repeat(sql.numbered, number=number, tenant=tenant)
         message = await explain_message(app, number, tenant=tenant) if found["message"] else None
         if found["document"]:
             told = await explain_document(app, number, tenant=tenant)
@@ -88,7 +87,7 @@ async def _explain_id(app: Penstock, number: int, tenant: str) -> Explanation:
 
 
 async def explain_document(app: Penstock, document: int, *, tenant: str = "default") -> Explanation:
-    found, packet, job = await app.database.pool.repeat(partial(_look, document=document, tenant=tenant))
+    found, packet, job = await app.database.pool.repeat(_look, document=document, tenant=tenant)
     evidence: dict[str, Any] = {"document": found.answer()}
     subject = f"{'Document' if packet is None else 'Packet'} {found.id} ({found.name})"
     lines = [*_lines(found)]

@@ -14,7 +14,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from asyncpg import Record
@@ -49,8 +48,6 @@ arrivals = telemetry.counter(
 
 @dataclass(frozen=True, slots=True)
 class SourceMessage:
-    """A message of a source, before it is kept."""
-
     id: str  # the source's own; the same one again is the same message
     payload: Mapping[str, Any]  # JSON
     stored: Sequence[StoredBlob] = ()  # bytes that came with it, which the payload names by their digest
@@ -70,8 +67,6 @@ class Position:
 
 @dataclass(slots=True)
 class ReceivedBatch:
-    """The outcome of a batch."""
-
     new: int = 0
     repeats: int = 0
     versions: int = 0  # came before with other content, and are taken again
@@ -99,7 +94,6 @@ class Inbox:
         self.store = store
 
     def source(self, name: str) -> SourceSettings:
-        """The settings of a source."""
         found = self.app.settings.sources.get(name)
         if found is None:
             raise BadSetting(f"Source {name} is not in the settings: add [sources.{name}] to penstock.toml.")
@@ -302,7 +296,7 @@ class Inbox:
         await wake_queues(tx, {kind.queue})
 
     async def _repeat(self, statement: Any, **values: Any) -> Any:
-        return await self.app.database.pool.repeat(partial(statement, **values))
+        return await self.app.database.pool.repeat(statement, **values)
 
 
 def _read_position(row: Record) -> Position:
@@ -323,13 +317,11 @@ async def count_messages(session: Session, sources: Sequence[str], tenant: str) 
 async def list_messages(
     session: Session, *, tenant: str, source: str | None, state: str | None, after: int, most: int
 ) -> list[dict[str, Any]]:
-    """Messages of a tenant by id."""
     rows = await sql.list_messages(session, tenant=tenant, source=source, state=state, after=after, most=most)
     return [{**row, "error": json.loads(row["error"]) if row["error"] else None} for row in rows]
 
 
 async def load_message(session: Session, message: int) -> Record | None:
-    """A message with its payload, by its id."""
     return await sql.load_message.first(session, message=message)
 
 
@@ -392,7 +384,7 @@ def checked_id(given: str) -> str:
 
 async def explain_message(app: Penstock, message: int, *, tenant: str = "default") -> Explanation | None:
     """Explain the state of a message; None if it does not exist."""
-    row = await app.database.pool.repeat(partial(sql.show_message.first, message=message, tenant=tenant))
+    row = await app.database.pool.repeat(sql.show_message.first, message=message, tenant=tenant)
     if row is None:
         return None
     facts = dict(row) | {"error": None if row["error"] is None else json.loads(row["error"])}
@@ -410,7 +402,7 @@ async def explain_message(app: Penstock, message: int, *, tenant: str = "default
         said = f"has failed ({error.get('type') or error.get('class', 'unknown')}): {reason}."
         advice = f"When the cause is fixed: `penstock inbox retry {message}`."
         return Explanation(subject, said, advice, "failed", "failed", evidence, (line,))
-    job = await app.database.pool.repeat(lambda session: explain_job(session, row["job_id"]))
+    job = await app.database.pool.repeat(explain_job, row["job_id"])
     evidence["job"] = job.answer()
     advice = joined(_advise(job, row["source"]), "Then it becomes a document.")
     return Explanation(subject, job.predicate, advice, "waiting", job.because, evidence, (line, *job.evidence_lines))
@@ -435,7 +427,7 @@ async def find_message(app: Penstock, reference: str, *, tenant: str = "default"
     if not message:
         return None
     found: int | None = await app.database.pool.repeat(
-        partial(sql.match_message.value, source=source, message_id=message, tenant=tenant)
+        sql.match_message.value, source=source, message_id=message, tenant=tenant
     )
     return found
 
@@ -443,7 +435,7 @@ async def find_message(app: Penstock, reference: str, *, tenant: str = "default"
 async def explain_source(app: Penstock, name: str, *, tenant: str = "default") -> Explanation | None:
     """Explain the state of a source; None if neither the settings nor the database have it."""
     chosen = app.settings.sources.get(name)
-    row = await app.database.pool.repeat(partial(sql.show_source.first, name=name, tenant=tenant, most=COUNTED_TO + 1))
+    row = await app.database.pool.repeat(sql.show_source.first, name=name, tenant=tenant, most=COUNTED_TO + 1)
     if row is None:
         if chosen is None or chosen.tenant != tenant:
             return None

@@ -5,7 +5,6 @@ discarded gets a new job for the same version.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 from penstock.database import Session, statements
 from penstock.documents.deletion.delete import delete_page
@@ -23,15 +22,12 @@ KIND = PREPARE
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A new version, and the job that prepares it."""
-
     version: int
     number: int
     job: int
 
 
 async def retry_document(app: Penstock, document: int, *, tenant: str = "default") -> Document:
-    """Give a failed document another chance."""
     found = await show_document(app, document, tenant=tenant)
     await _refuse_member(app, found, "retry")
     if found.status == "failed":
@@ -133,7 +129,7 @@ async def _refuse_member(app: Penstock, document: Document, what: str) -> None:
     """A document of a packet is prepared by the packet's job: alone it can be neither stopped nor tried again."""
     if document.parent is None or document.status not in {"queued", "processing", "failed"}:
         return
-    packet = await app.database.pool.repeat(partial(sql.packet_of.first, document=document.id))
+    packet = await app.database.pool.repeat(sql.packet_of.first, document=document.id)
     if packet is not None:
         raise WrongState(
             f"Document {document.id} ({document.name}) is a part of packet {packet['id']}: {what} that one, or send the packet "

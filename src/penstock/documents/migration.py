@@ -285,7 +285,7 @@ async def forget_has_points(tx: Session, collection: int) -> bool:
 
 async def end_abandoned(database: Database, app: Penstock) -> int:
     """Give up changes of the index whose job was cancelled or discarded; how many."""
-    rows = await database.pool.repeat(lambda session: sql.list_abandoned(session, most=ABANDONED))
+    rows = await database.pool.repeat(sql.list_abandoned, most=ABANDONED)
     ended = 0
     for row in rows:
         async with database.pool.transaction() as tx:

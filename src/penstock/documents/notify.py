@@ -10,7 +10,6 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 
 from penstock.database import Database, statements
 from penstock.engine import Penstock
@@ -57,7 +56,7 @@ class Notifier:
             self._pending = False
             self._sent_at = time.monotonic()
             try:
-                await self._app.database.pool.repeat(partial(sql.notify.run, channel=CHANNEL))
+                await self._app.database.pool.repeat(sql.notify.run, channel=CHANNEL)
             except (DatabaseTrouble, DatabaseUnreachable) as error:
                 log.debug("a change was not announced", error=str(error))
 

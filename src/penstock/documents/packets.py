@@ -91,8 +91,6 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class MergedDocument:
-    """The result of merging one document."""
-
     place: int
     first_page: int | None
     pages: int

@@ -29,6 +29,7 @@ from penstock.documents.document import (
 )
 from penstock.documents.names import no_such_collection
 from penstock.engine import Penstock
+from penstock.engine.inspect import MOST_COUNTED
 from penstock.errors import BadRequest, BadValue, NotFound
 from penstock.text import storable
 
@@ -43,7 +44,7 @@ TIMELINE_MAX = 1000
 
 
 async def show_document(app: Penstock, document: int, *, tenant: str = "default") -> Document:
-    return await app.database.pool.repeat(partial(load_document, document=document, tenant=tenant))
+    return await app.database.pool.repeat(load_document, document=document, tenant=tenant)
 
 
 async def load_document(session: Session, document: int, *, tenant: str = "default") -> Document:
@@ -57,7 +58,7 @@ async def load_document(session: Session, document: int, *, tenant: str = "defau
 async def show_documents(app: Penstock, documents: Sequence[int], *, tenant: str = "default") -> list[Document]:
     """Those of these documents that exist, by id."""
     ids = [number for number in documents if 0 < number <= LARGEST]
-    rows = await app.database.pool.repeat(lambda session: sql.show_documents(session, ids=ids, tenant=tenant))
+    rows = await app.database.pool.repeat(sql.show_documents, ids=ids, tenant=tenant)
     return [read_document(row) for row in rows]
 
 
@@ -96,9 +97,11 @@ async def find_document(app: Penstock, reference: str, *, tenant: str = "default
         return await show_document(app, int(reference), tenant=tenant)
     collection, _, rest = reference.partition("/")
     rows = await app.database.pool.repeat(
-        lambda session: sql.find_documents(
-            session, tenant=tenant, whole=storable(reference), collection=storable(collection), rest=storable(rest)
-        )
+        sql.find_documents,
+        tenant=tenant,
+        whole=storable(reference),
+        collection=storable(collection),
+        rest=storable(rest),
     )
     if len(rows) > 1:
         where = ", ".join(f"{row['collection']}/{row['name']}" for row in rows)
@@ -108,12 +111,17 @@ async def find_document(app: Penstock, reference: str, *, tenant: str = "default
     return read_document(rows[0])
 
 
-async def count_documents(app: Penstock, collection: str | None = None, *, tenant: str = "default") -> dict[str, int]:
-    """The number of documents in each of the five states."""
-    number = None if collection is None else await _collection_id(app, collection, tenant)
-    row = await app.database.pool.repeat(
-        lambda session: sql.count_documents.first(session, tenant=tenant, collection=number)
-    )
+async def count_documents(
+    app: Penstock,
+    collection: str | None = None,
+    *,
+    among: Sequence[int] | None = None,
+    most: int = MOST_COUNTED,
+    tenant: str = "default",
+) -> dict[str, int]:
+    """Documents by state, of one collection, of those `among` these ids, or of all; unready ones are counted to a bound."""
+    ids = among if collection is None else [await _collection_id(app, collection, tenant)]
+    row = await app.database.pool.repeat(sql.count_documents.first, tenant=tenant, collections=ids, most=most)
     return {state: (row[state] if row is not None else 0) for state in STATES}
 
 
@@ -122,11 +130,7 @@ async def read_text(app: Penstock, document: int, *, tenant: str = "default") ->
     version = await _live_version(app, document, tenant)
     page, start = 0, 0
     while True:
-
-        async def fetch(session: Session, page: int = page, start: int = start) -> Record | None:
-            return await sql.read_text.first(session, version=version, page=page, start=start, piece=PIECE)
-
-        row = await app.database.pool.repeat(fetch)
+        row = await app.database.pool.repeat(sql.read_text.first, version=version, page=page, start=start, piece=PIECE)
         if row is None:
             return
         if row["number"] != page and page:
@@ -140,9 +144,7 @@ async def list_pages(
     app: Penstock, document: int, *, after: int = 0, most: int = 100, tenant: str = "default"
 ) -> list[PageText]:
     version = await _live_version(app, document, tenant)
-    rows = await app.database.pool.repeat(
-        lambda session: sql.list_pages(session, version=version, after=_bounded(after), most=most)
-    )
+    rows = await app.database.pool.repeat(sql.list_pages, version=version, after=_bounded(after), most=most)
     return [PageText(**row) for row in rows]
 
 
@@ -150,9 +152,7 @@ async def list_chunks(
     app: Penstock, document: int, *, after: int = -1, most: int = 100, tenant: str = "default"
 ) -> list[ChunkText]:
     version = await _live_version(app, document, tenant)
-    rows = await app.database.pool.repeat(
-        lambda session: sql.list_chunks(session, version=version, after=_bounded(after), most=most)
-    )
+    rows = await app.database.pool.repeat(sql.list_chunks, version=version, after=_bounded(after), most=most)
     return [ChunkText(**row) for row in rows]
 
 
@@ -161,15 +161,13 @@ async def list_events(
 ) -> list[Event]:
     """The events of a document, oldest first."""
     await show_document(app, document, tenant=tenant)
-    rows = await app.database.pool.repeat(
-        lambda session: sql.list_events(session, document=document, after=after, most=most)
-    )
+    rows = await app.database.pool.repeat(sql.list_events, document=document, after=after, most=most)
     return [Event(row["id"], row["at"], row["event"], json.loads(row["details"])) for row in rows]
 
 
 async def tenant_of(database: Database, document: int) -> str | None:
     """The tenant of a document, which authorises a signed link to it."""
-    found: str | None = await database.pool.repeat(lambda session: sql.tenant_of.value(session, document=document))
+    found: str | None = await database.pool.repeat(sql.tenant_of.value, document=document)
     return found
 
 
@@ -181,9 +179,7 @@ async def _live_version(app: Penstock, document: int, tenant: str) -> int:
 
 
 async def _collection_id(app: Penstock, name: str, tenant: str) -> int:
-    number: int | None = await app.database.pool.repeat(
-        lambda session: sql.collection_id.value(session, tenant=tenant, name=storable(name))
-    )
+    number: int | None = await app.database.pool.repeat(sql.collection_id.value, tenant=tenant, name=storable(name))
     if number is None:
         raise no_such_collection(name)
     return number
@@ -260,7 +256,7 @@ async def _look_at(
 
 
 async def _match(app: Penstock, wanted: DocumentFilter, where: dict[str, Any], window: int) -> Record:
-    statement = partial(
+    row = await app.database.pool.repeat(
         sql.look_through.first,
         state="queued" if wanted.status == "processing" else wanted.status,
         name=wanted.name,
@@ -270,7 +266,6 @@ async def _match(app: Penstock, wanted: DocumentFilter, where: dict[str, Any], w
         window=window,
         **where,
     )
-    row = await app.database.pool.repeat(statement)
     assert row is not None  # noqa: S101  a count always has a row
     return row
 
@@ -337,9 +332,7 @@ async def list_versions(
     await show_document(app, document, tenant=tenant)
     if not 0 <= after <= NUMBER_MAX:
         return []
-    rows = await app.database.pool.repeat(
-        lambda session: sql.list_versions(session, document=document, tenant=tenant, after=after, most=most)
-    )
+    rows = await app.database.pool.repeat(sql.list_versions, document=document, tenant=tenant, after=after, most=most)
     return [Version(**row) for row in rows]
 
 
@@ -368,12 +361,8 @@ async def blob_of(app: Penstock, document: int, version: int | None = None, *, t
 async def show_timeline(app: Penstock, document: int, *, tenant: str = "default") -> list[TimelineEntry]:
     """The events of a document and the attempts of its jobs in one order, oldest first."""
     events = await list_events(app, document, most=TIMELINE_MAX, tenant=tenant)
-    attempts = await app.database.pool.repeat(partial(sql.attempts, document=document, most=TIMELINE_MAX))
-    return _in_order([*map(_of_event, events), *map(_of_attempt, attempts)])
-
-
-def _of_event(event: Event) -> tuple[datetime, str, Mapping[str, Any]]:
-    return event.at, event.event, event.details
+    attempts = await app.database.pool.repeat(sql.attempts, document=document, most=TIMELINE_MAX)
+    return _in_order([*((each.at, each.event, each.details) for each in events), *map(_of_attempt, attempts)])
 
 
 def _of_attempt(row: Record) -> tuple[datetime, str, Mapping[str, Any]]:

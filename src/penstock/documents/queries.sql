@@ -73,11 +73,12 @@ select tenant from penstock.documents where id = :document and state <> 'deleted
 select id from penstock.collections where tenant = :tenant and name = :name and deleted_at is null
 
 -- name: count_documents
--- What is queued or failed is counted by a small index; what is ready follows from the tallies: live, and not one of those.
+-- What is queued (or processing) and what is failed is counted by a small index, each to a bound. What is ready follows from the
+-- tallies: live, and not one of those; beyond the bound it includes live documents whose newer version was not counted.
 with
   wanted as (
     select id from penstock.collections
-    where tenant = :tenant and case when :collection::int is null then true else id = :collection end
+    where tenant = :tenant and (:collections::int[] is null or id = any (:collections::int[]))
   ),
   unready as (
     select
@@ -89,9 +90,18 @@ with
       select document.live_id,
         -- include: fragments.sql status
         as status
-      from penstock.documents as document
+      from (
+        (select few.* from wanted cross join lateral (
+          select live_id, version_id, job_id, state from penstock.documents
+          where collection_id = wanted.id and state = 'queued' limit :most::int
+        ) as few limit :most::int)
+        union all
+        (select few.* from wanted cross join lateral (
+          select live_id, version_id, job_id, state from penstock.documents
+          where collection_id = wanted.id and state = 'failed' limit :most::int
+        ) as few limit :most::int)
+      ) as document
       left join penstock.jobs as job on job.id = document.job_id
-      where document.state in ('queued', 'failed') and document.collection_id in (select id from wanted)
     ) as document
   ),
   tally as (

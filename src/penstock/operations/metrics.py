@@ -107,7 +107,6 @@ class FleetGauges(Collector):
         self._registry.register(self)
 
     async def render(self) -> bytes:
-        """The gauges as text."""
         async with self._reading:  # several scrapers, one reading
             if time.monotonic() - self._read_at > FRESH:
                 await self._read()
@@ -179,7 +178,6 @@ async def _read_workers(session: Session) -> dict[MetricDescription, Samples]:
 
 
 async def count_serving(session: Session) -> int:
-    """The workers that would take a document."""
     return await engine.count_serving(session, PREPARE)
 
 

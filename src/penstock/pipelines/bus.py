@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.database import Session, statements
@@ -298,7 +297,7 @@ class Trigger:
 
     async def publish_trigger(self, ctx: Context, collection: str, document: int, kind: str) -> str:
         """Publish a document, if it still waits for a worker; dropped after a few tries, because workers poll as well."""
-        queued = await self._app.database.pool.repeat(partial(sql.is_queued.value, document=document))
+        queued = await self._app.database.pool.repeat(sql.is_queued.value, document=document)
         if not queued:
             return "not needed"
         try:

@@ -76,8 +76,6 @@ class Skipped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FetchedPage:
-    """A page whose bytes are in the store."""
-
     url: str  # after redirects
     media_type: str
     tags: str  # X-Robots-Tag
@@ -85,8 +83,6 @@ class FetchedPage:
 
 
 class ScrapePage:
-    """The handler of pages, with what it needs."""
-
     def __init__(  # noqa: PLR0917  what it works with
         self,
         app: Penstock,
@@ -281,7 +277,6 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 
 def declare_crawls(app: Penstock, fetcher: Fetcher, sandboxes: SandboxPool, intake: Intake, notifier: Notifier) -> None:
-    """The kinds of jobs that take web sites."""
     politeness = Politeness(app, fetcher)
     crawling = CrawlSite(app, fetcher, sandboxes, politeness, notifier)
     app.job(queue=CRAWL_QUEUE, timeout="30m", retries=5)(crawling.crawl)
@@ -291,8 +286,6 @@ def declare_crawls(app: Penstock, fetcher: Fetcher, sandboxes: SandboxPool, inta
 
 
 class CrawlSite:
-    """The handler of crawls, with what it needs."""
-
     scrape_call: Kind
 
     def __init__(

@@ -20,8 +20,6 @@ TROUBLE = (JobFailure, CannotStart, TimeoutError)  # of a model: away, wrong, no
 
 
 class Embedding:
-    """The models of a worker, as its handlers use them."""
-
     def __init__(self, app: Penstock, models: Models) -> None:
         self._app = app
         self._models = models
@@ -61,5 +59,4 @@ class Embedding:
 
 
 def model_limit(name: str) -> str:
-    """The limit of the calls to a remote model."""
     return f"model-{name}"

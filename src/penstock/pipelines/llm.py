@@ -27,8 +27,6 @@ SLOTS_MAX = 500
 
 
 class LlmRequests:
-    """The language models of an application."""
-
     def __init__(self, app: Penstock) -> None:
         self._app = app
         self._completers: dict[str, Completer] = {}
@@ -135,10 +133,8 @@ def _check(messages: list[Any]) -> None:
 
 
 def llm_limit(name: str) -> str:
-    """The limit of the calls to a language model."""
     return f"llm-{name}"
 
 
 def llm_kind(name: str) -> str:
-    """The kind of its requests."""
     return f"{KIND}.{name}"

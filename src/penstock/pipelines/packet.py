@@ -9,7 +9,6 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -62,8 +61,6 @@ class Whole:
 
 
 class PreparePacket:
-    """The handler of packets, with what it needs."""
-
     def __init__(
         self, app: Penstock, store: BlobStore, sandboxes: SandboxPool, preparing: PrepareDocument, notifier: Notifier
     ) -> None:
@@ -91,10 +88,10 @@ class PreparePacket:
         self._notifier.notify()
 
     async def _load(self, document: int, version: int) -> Packet | None:
-        return await self._app.database.pool.repeat(partial(load_packet, document=document, version=version))
+        return await self._app.database.pool.repeat(load_packet, document=document, version=version)
 
     async def _work(self, document: int, version: int) -> Work | None:
-        return await self._app.database.pool.repeat(partial(load_work, document=document, version=version))
+        return await self._app.database.pool.repeat(load_work, document=document, version=version)
 
     def _insist(self, packet: Packet) -> None:
         missing = [each for each in packet.documents if each.first_page is None]

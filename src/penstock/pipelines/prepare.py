@@ -79,8 +79,6 @@ class StagedVersion:
 
 
 class PrepareDocument:
-    """The handlers of documents, with what they share."""
-
     ocr_call: Kind
 
     def __init__(
@@ -134,7 +132,7 @@ class PrepareDocument:
                 return await self._ocr(ctx, work, media_type, pages, file)
 
     async def _load(self, document: int, version: int) -> Work | None:
-        return await self._app.database.pool.repeat(lambda session: load_work(session, document, version))
+        return await self._app.database.pool.repeat(load_work, document, version)
 
     # -- reading ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ connection is held during a call. All of it is idempotent, since a point has one
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
 from penstock.documents import (
@@ -69,8 +68,6 @@ repaired = counter(
 
 
 class PublishPoints:
-    """The handlers."""
-
     def __init__(self, app: Penstock, qdrant: Qdrant | None, notifier: Notifier, removal: RemoveDocuments) -> None:
         self._app = app
         self._qdrant = qdrant
@@ -88,18 +85,16 @@ class PublishPoints:
     async def publish_points(self, ctx: Context, document: int, version: int) -> None:
         """Write the points of a version, and of all that wait with it; count them; then let search see them."""
         repeat = self._app.database.pool.repeat
-        waiting = await repeat(partial(load_pending, head=version))
-        found = [
-            (each, await repeat(partial(load_work, document=each.document, version=each.version))) for each in waiting
-        ]
+        waiting = await repeat(load_pending, head=version)
+        found = [(each, await repeat(load_work, document=each.document, version=each.version)) for each in waiting]
         # A version that was deleted or replaced meanwhile is left out; without the first one, there is nothing to do.
         ready = [(each, _as_prepared(work, each)) for each, work in found if work is not None]
         if not any(each.version == version for each, _ in ready):
             return
-        counted = await repeat(partial(wants_points, collection=ready[0][1].collection))
+        counted = await repeat(wants_points, collection=ready[0][1].collection)
         if counted:
             await self._write(ctx, ready)
-        packet = await repeat(partial(load_packet, document=document, version=version))
+        packet = await repeat(load_packet, document=document, version=version)
         try:
             await self._publish(ctx, ready, packet, counted=counted)
         except ModelChanged:
@@ -117,15 +112,17 @@ class PublishPoints:
             return
         ctx.enter("points-write")
         model = ready[0][1].model
-        dimensions = await repeat(partial(dimensions_of, model=model))
+        dimensions = await repeat(dimensions_of, model=model)
         if dimensions is None:
             raise Transient(f"There are no vectors of the model {model} in PostgreSQL.")
         await self.qdrant.prepare(model, dimensions)
         for each, work in ready:
             for first in range(0, each.found.chunks, READ):
                 run = ChunkRange(each.version, first, min(first + READ, each.found.chunks))
-                read = partial(read_points, model=model, runs=[run], collection=work.collection, tenant=work.tenant)
-                await self.qdrant.upsert(model, await repeat(read))
+                await self.qdrant.upsert(
+                    model,
+                    await repeat(read_points, model=model, runs=[run], collection=work.collection, tenant=work.tenant),
+                )
                 reach(f"{STEP}points-written")
                 done += run.stop - run.first
                 await ctx.progress(done, total, "points")
@@ -174,7 +171,7 @@ class PublishPoints:
         """Remove the points of versions that search will not see again, until there are none; how many versions."""
         repeat = self._app.database.pool.repeat
         removed = 0
-        while leaving := await repeat(partial(list_qdrant_removals, most=REMOVED)):
+        while leaving := await repeat(list_qdrant_removals, most=REMOVED):
             model, versions = leaving[0].model, [each.version for each in leaving]
             ctx.enter("points-remove")
             await self.qdrant.delete_versions(model, versions)
@@ -196,8 +193,6 @@ def _as_prepared(work: Work, waiting: PendingVersion) -> Work:
 
 
 class ReconcileQdrant:
-    """The handler."""
-
     def __init__(self, app: Penstock, qdrant: Qdrant | None) -> None:
         self._app = app
         self._qdrant = qdrant

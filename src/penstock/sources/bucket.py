@@ -23,8 +23,6 @@ BEGIN: dict[str, Any] = {"after": None, "ended": 0}
 
 
 class BucketSource:
-    """One bucket below one prefix."""
-
     def __init__(self, context: SourceContext, bucket: Bucket) -> None:
         self.context = context
         self.bucket = bucket

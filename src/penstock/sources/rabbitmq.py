@@ -28,7 +28,6 @@ DELIVERIES = 1_000_000
 
 
 def open_source(context: SourceContext) -> Source:
-    """The queue of the settings."""
     need_aio_pika(f"the source {context.name}")
     return RabbitSource(context)
 
@@ -86,7 +85,6 @@ class RabbitSource:
         self._settled = 0  # the last delivery of the channel before which all are settled
 
     async def run(self) -> None:
-        """Bring messages until cancelled."""
         assert self._chosen.url is not None  # noqa: S101  the settings see to it
         await self._context.position()  # its row, in which trouble is noted
         async with rabbit(self._chosen.url.get_secret_value(), f"the source {self._context.name}") as connection:

@@ -31,7 +31,6 @@ REASON_MAX = 4096  # characters of a reason, which is a property of the dead let
 
 
 def open_source(context: SourceContext) -> Source:
-    """The queue of the settings."""
     need_azure(f"the source {context.name}")
     return BusSource(context)
 
@@ -45,7 +44,6 @@ class BusSource:
         self._mean = 1024.0  # bytes of a message, of late
 
     async def run(self) -> None:
-        """Bring messages until cancelled."""
         assert self._chosen.url is not None  # noqa: S101  the settings see to it
         await self._context.position()  # its row, in which trouble is noted
         url, queue = self._chosen.url.get_secret_value(), self._chosen.queue or ""
@@ -84,15 +82,15 @@ class BusSource:
         async with asyncio.timeout(CALL + WAIT):
             came = await receiver.receive_messages(max_message_count=most, max_wait_time=WAIT)
         await self._context.answered()
-        waiting = [self._read(each) for each in came]
-        for batch in batches(waiting):
+        settled = 0
+        for batch in batches([self._read(each) for each in came]):
             try:
                 taken = await take(self._context, batch, patience=PATIENCE)
             except PenstockError:  # the fault is on this side: other workers may have them at once
-                await self._requeue(receiver, [each.delivery for each in waiting])
+                await self._requeue(receiver, came[settled:])
                 raise
             await self._settle(receiver, taken)
-            del waiting[: len(batch)]
+            settled += len(batch)
 
     async def _settle(self, receiver: "ServiceBusReceiver", taken: "BatchOutcome[ServiceBusReceivedMessage]") -> None:
         async def refuse(refused: "tuple[ServiceBusReceivedMessage, str]") -> None:

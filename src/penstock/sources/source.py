@@ -69,7 +69,6 @@ class SourceContext:
         return await self.inbox.room(self.name)
 
     async def answered(self) -> None:
-        """Note that the source has answered."""
         await self.inbox.note_poll(self.name, " ".join(self.findings))
 
 

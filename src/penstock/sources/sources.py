@@ -13,7 +13,6 @@ import json
 import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from importlib import import_module
 from types import TracebackType
 from typing import Self
@@ -137,8 +136,7 @@ class Sources:
         """Report to a source the outcomes of its messages since the last time; how many."""
         told, after = 0, 0
         while True:
-            query = partial(list_unreported, source=source, after=after, most=TOLD_AT_ONCE)
-            rows = await self._app.database.pool.repeat(query)
+            rows = await self._app.database.pool.repeat(list_unreported, source=source, after=after, most=TOLD_AT_ONCE)
             if not rows:
                 return told
             after = rows[-1]["id"]

@@ -24,6 +24,7 @@ from penstock.access import Principal
 from penstock.documents import (
     Collection,
     WaitingPacket,
+    count_documents,
     encode_metadata,
     find_collection,
     find_waiting,
@@ -111,6 +112,11 @@ class Caller:
         """The collections that it may see."""
         found = await list_collections(self.app, most=MOST_COLLECTIONS, tenant=self.tenant)
         return [each for each in found if self.principal.sees(each.id)]
+
+    async def count_documents(self) -> dict[str, int]:
+        """The documents of the collections that it may see, by status."""
+        seen = None if self.principal.collections is None else [each.id for each in await self.collections()]
+        return await count_documents(self.app, among=seen, tenant=self.tenant)
 
     def answer(self, explanation: Explanation) -> Why:
         """An explanation; operators also get the evidence of its job, which names workers and other tenants' work."""
@@ -250,7 +256,7 @@ async def _packet(
     """The id of a packet, or the message that will become one."""
     caller = _caller_of(request)
     pool = caller.app.database.pool
-    waiting = await pool.repeat(lambda session: find_waiting(session, id, tenant=caller.tenant))
+    waiting = await pool.repeat(find_waiting, id, tenant=caller.tenant)
     if waiting is None:
         return await _document(request, id)
     if caller.principal.collections is not None:

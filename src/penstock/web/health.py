@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -162,13 +161,11 @@ async def show_status(
         await caller.find_collection(collection)
     if caller.runs_fleet:
         return Status.model_validate(await read_status(caller.app, collection=collection))
-    names: list[str | None] = [collection]
-    if collection is None and caller.principal.collections is not None:
-        names = [each.name for each in await caller.collections()]
-    counted: Counter[str] = Counter()
-    for name in names:
-        counted.update(await count_documents(caller.app, name, tenant=caller.tenant))
-    return Status(documents=dict(counted), jobs={}, workers=[], problems=[])
+    if collection is None:
+        counted = await caller.count_documents()
+    else:
+        counted = await count_documents(caller.app, collection, tenant=caller.tenant)
+    return Status(documents=counted, jobs={}, workers=[], problems=[])
 
 
 @status_routes.get("/metrics", response_class=Response, include_in_schema=False)

@@ -38,7 +38,6 @@ UNTRACED: Any = {"tracing": False, "metrics": False, "logs": False, "operation_s
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind the address."""
     try:
         listener = socket.create_server(
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512

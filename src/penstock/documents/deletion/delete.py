@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Annotated, Any
 
 import asyncpg
@@ -80,7 +79,7 @@ async def delete_page(database: Database, documents: list[int], reason: str, *, 
         deleted += await _delete(database, documents[start : start + PAGE], reason, by, grace)
     parents = list(documents)
     while parents:
-        rows = await database.pool.repeat(partial(sql.members_of, parents=parents[:PAGE], most=PAGE))
+        rows = await database.pool.repeat(sql.members_of, parents=parents[:PAGE], most=PAGE)
         if not rows:
             del parents[:PAGE]
             continue
@@ -160,12 +159,11 @@ async def restorable_until(app: Penstock) -> datetime | None:
     grace = app.settings.documents.restore_within
     if not grace:
         return None
-    until: datetime = await app.database.pool.repeat(partial(sql.restorable_until.value, grace=grace))
+    until: datetime = await app.database.pool.repeat(sql.restorable_until.value, grace=grace)
     return until
 
 
 async def find_matching(app: Penstock, wanted: Matching, *, most: int = 1000, tenant: str = "default") -> list[int]:
-    """The ids of the documents that match a filter."""
     if wanted.status is not None and (wanted.status not in STATES or wanted.status == "deleted"):
         raise BadValue(f"{wanted.status!r} cannot be deleted: use one of {', '.join(STATES[:-1])}.")
     conditions = (wanted.status, wanted.metadata, wanted.media_types, wanted.since, wanted.until, wanted.name_glob)
@@ -176,11 +174,12 @@ async def find_matching(app: Penstock, wanted: Matching, *, most: int = 1000, te
     for time in (wanted.since, wanted.until):
         if time is not None and time.tzinfo is None:
             raise BadValue(f"The time {time} has no time zone: add one, as in 2026-11-16T08:00:00Z.")
-    known = partial(sql.find_collection.value, tenant=tenant, name=check_collection_name(wanted.collection))
-    collection = await app.database.pool.repeat(known)
+    collection = await app.database.pool.repeat(
+        sql.find_collection.value, tenant=tenant, name=check_collection_name(wanted.collection)
+    )
     if collection is None:
         raise no_such_collection(wanted.collection)
-    found = partial(
+    rows = await app.database.pool.repeat(
         sql.find_matching,
         tenant=tenant,
         collection=collection,
@@ -193,7 +192,7 @@ async def find_matching(app: Penstock, wanted: Matching, *, most: int = 1000, te
         status=wanted.status,
         most=most,
     )
-    return [row["id"] for row in await app.database.pool.repeat(found)]
+    return [row["id"] for row in rows]
 
 
 def like_pattern(glob: str) -> str:
@@ -283,7 +282,7 @@ async def _enqueue(app: Penstock, tx: Session, unready: list[Record], tenant: st
 
 async def _check_fate(app: Penstock, document: int, tenant: str) -> None:
     """Refuse a document that cannot be restored, with the reason."""
-    fate = await app.database.pool.repeat(lambda session: sql.fate.first(session, document=document, tenant=tenant))
+    fate = await app.database.pool.repeat(sql.fate.first, document=document, tenant=tenant)
     if fate is None or fate["state"] != "deleted":
         return
     name = f"Document {document} ({fate['name']})"

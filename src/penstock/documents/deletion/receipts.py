@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any
 
 from asyncpg import Record
@@ -35,7 +34,7 @@ TABLES = (
     "chunks",
     "vectors",
     "postings",
-    "tail",
+    "delta",
     "hidden",
     "versions",
     "pages",
@@ -74,14 +73,12 @@ class Receipt:
     verified: Annotated[Mapping[str, Any] | None, Field(description="What was counted again afterwards, and how.")]
 
     def answer(self) -> dict[str, Any]:
-        """For JSON."""
         facts = {name: getattr(self, name) for name in self.__slots__}
         return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in facts.items()}
 
 
 async def show_receipt(app: Penstock, document: int, *, tenant: str = "default") -> Receipt:
-    """The receipt of a document that was removed."""
-    row = await app.database.pool.repeat(partial(sql.show_receipt.first, document=document, tenant=tenant))
+    row = await app.database.pool.repeat(sql.show_receipt.first, document=document, tenant=tenant)
     if row is not None:
         return _read(row)
     found = await show_document(app, document, tenant=tenant)
@@ -100,14 +97,14 @@ async def list_receipts(app: Penstock, *, after: int = 0, most: int = 100, tenan
     """By the id of the document."""
     if not 0 <= after <= LARGEST:
         return []
-    rows = await app.database.pool.repeat(partial(sql.list_receipts, after=after, most=most, tenant=tenant))
+    rows = await app.database.pool.repeat(sql.list_receipts, after=after, most=most, tenant=tenant)
     return [_read(row) for row in rows]
 
 
 async def verify_receipts(database: Database, store: BlobStore) -> int:
     """Remove the files of all receipts that are not verified, then verify them; how many were."""
     verified, after = 0, 0
-    while rows := await database.pool.repeat(partial(sql.unverified, after=after, most=PAGE)):
+    while rows := await database.pool.repeat(sql.unverified, after=after, most=PAGE):
         after = rows[-1]["document_id"]
         verified += await _verify(database, store, rows)
     return verified
@@ -129,13 +126,12 @@ async def _verify(database: Database, store: BlobStore, rows: list[Record]) -> i
         )
     reach(f"{STEP}remove-verify")
     counted = {"counted": dict.fromkeys(TABLES, 0), "how": HOW}
-    note = partial(
+    await database.pool.repeat(
         sql.note_verified.run,
         documents=[row["document_id"] for row in clean],
         verified=[json.dumps(counted | {"keys": len(row["keys"])}) for row in clean],
         again=[_tell_again(again.get(row["document_id"])) for row in clean],
     )
-    await database.pool.repeat(note)
     return len(clean)
 
 
@@ -153,9 +149,9 @@ async def _count_left(
     present = await _remove_files(store, keys)
     gone = sorted(keys - present)
     reach(f"{STEP}remove-rows")
-    await database.pool.repeat(partial(sql.forget_blobs.run, keys=gone))
+    await database.pool.repeat(sql.forget_blobs.run, keys=gone)
     found: dict[int, Counter[str]] = {row["document_id"]: Counter() for row in rows}
-    counts = await database.pool.repeat(partial(sql.count_beside, documents=list(found)))
+    counts = await database.pool.repeat(sql.count_beside, documents=list(found))
     for row in counts:
         found[row["document"]].update({what: count for what, count in row.items() if what != "document" and count})
     for row in rows:
@@ -168,8 +164,8 @@ async def _count_left(
             if row["collection_id"] == collection
             for version in row["version_ids"]
         }
-        query = partial(count_rows, collection=collection, versions=sorted(owners))
-        for version, counted in (await database.pool.repeat(query)).items():
+        rows_of = await database.pool.repeat(count_rows, collection=collection, versions=sorted(owners))
+        for version, counted in rows_of.items():
             found[owners[version]].update(counted)
     return found
 
@@ -202,7 +198,6 @@ async def _remove_again(database: Database, rows: list[Record]) -> None:
 
 
 async def remove_steps(tx: Session, jobs: Sequence[int], versions: Sequence[int]) -> None:
-    """Remove the steps that jobs have kept of these versions."""
     await sql.remove_steps.run(tx, jobs=jobs, versions=[str(version) for version in versions])
 
 

@@ -94,7 +94,6 @@ async def insert_waiting(
 
 
 async def inherit_metadata(tx: Session, parent: int) -> None:
-    """Copy metadata and uploader of a document to its members."""
     await sql.inherit_metadata.run(tx, parent=parent)
 
 

@@ -20,7 +20,6 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import asyncpg
@@ -133,10 +132,9 @@ class Intake:
     async def _check(self, upload: Upload, tenant: str, *, taken_is_fine: bool = False) -> CheckedUpload:
         """Refuse what can be refused before the first byte."""
         checked = check_upload(upload, tenant, 0, served=True)
-        query = partial(
+        row = await self.app.database.pool.repeat(
             sql.look_before.first, tenant=tenant, collection=checked.collection, name=checked.name, kind=KIND
         )
-        row = await self.app.database.pool.repeat(query)
         if row is None:
             raise no_such_collection(checked.collection, "Create it first with `penstock collections create`.")
         if row["existing"] is not None and not upload.replace and not taken_is_fine:
@@ -174,11 +172,9 @@ class Intake:
 
     async def let_go(self, stored: StoredBlob, kept: str) -> None:
         """Remove bytes that were there already; if the older ones were lost or cut, these take their place."""
-        if await self.store.size(kept) != stored.size:
-            adopt = partial(sql.adopt.value, lost=kept, key=stored.key)
-            if await self.app.database.pool.repeat(adopt) is not None:
-                return
-        await self.store.remove(stored.key)
+        adopt = await self.store.size(kept) != stored.size
+        if not adopt or await self.app.database.pool.repeat(sql.adopt.value, lost=kept, key=stored.key) is None:
+            await self.store.remove(stored.key)
 
     async def _commit(self, checked: CheckedUpload, stored: StoredBlob, claim: Claim | None) -> IntakeResult:
         """The transaction, repeated after a concurrent change of the document."""
@@ -200,8 +196,11 @@ class Intake:
 
     async def is_there(self, accepted: Accepted) -> bool:
         """After a COMMIT without an answer: whether it was done."""
-        query = partial(sql.was_accepted.value, document=accepted.id, number=accepted.version, job=accepted.job)
-        return bool(await self.app.database.pool.repeat(query))
+        return bool(
+            await self.app.database.pool.repeat(
+                sql.was_accepted.value, document=accepted.id, number=accepted.version, job=accepted.job
+            )
+        )
 
     async def write(self, tx: Session, checked: CheckedUpload, stored: StoredBlob) -> IntakeResult:
         """All of it, in the caller's transaction. Raises ConcurrentChange: begin a new transaction then."""

@@ -7,13 +7,12 @@ so that its rows and bytes are cleared.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from asyncpg import Record
 
 from penstock.database import Database, statements
 from penstock.documents.deletion.delete import delete_page
-from penstock.documents.integrity.finding import Cursor, IntegrityFinding, Repair
+from penstock.documents.integrity.finding import Cursor, IntegrityFinding, Repair, cut_page
 
 sql = statements(__file__)
 
@@ -37,12 +36,12 @@ class DeletedCheck:
 
     async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
         at, document = after or ("-infinity", 0)
-        rows = await self._database.pool.repeat(partial(sql.deleted_page, at=at, document=document, most=PAGE))
+        rows = await self._database.pool.repeat(sql.deleted_page, at=at, document=document, most=PAGE)
         last = [rows[-1]["at"], rows[-1]["id"]] if len(rows) == PAGE else None
         return [row["id"] for row in rows], last
 
     async def find(self, subjects: Sequence[int]) -> list[IntegrityFinding]:
-        rows = await self._database.pool.repeat(partial(sql.deleted_found, documents=list(subjects), hours=LATE_HOURS))
+        rows = await self._database.pool.repeat(sql.deleted_found, documents=list(subjects), hours=LATE_HOURS)
         return [_tell(row) for row in rows]
 
     async def repair(self, found: IntegrityFinding) -> Repair | None:
@@ -66,12 +65,11 @@ class OrphanCheck:
         self._database = database
 
     async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
-        rows = await self._database.pool.repeat(partial(sql.orphans_page, after=after[0] if after else 0, most=PAGE))
-        subjects = [row["parent_id"] for row in rows]
-        return subjects, [subjects[-1]] if len(subjects) == PAGE else None
+        rows = await self._database.pool.repeat(sql.orphans_page, after=after[0] if after else 0, most=PAGE)
+        return cut_page(rows, PAGE, subject="parent_id")
 
     async def find(self, subjects: Sequence[int]) -> list[IntegrityFinding]:
-        rows = await self._database.pool.repeat(partial(sql.orphans_found, parents=list(subjects), most=MEMBERS))
+        rows = await self._database.pool.repeat(sql.orphans_found, parents=list(subjects), most=MEMBERS)
         return [
             IntegrityFinding(
                 row["parent_id"],
@@ -99,12 +97,11 @@ class VersionCheck:
         self._database = database
 
     async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
-        rows = await self._database.pool.repeat(partial(sql.versions_page, after=after[0] if after else 0, most=PAGE))
-        subjects = [row["id"] for row in rows]
-        return subjects, [subjects[-1]] if len(subjects) == PAGE else None
+        rows = await self._database.pool.repeat(sql.versions_page, after=after[0] if after else 0, most=PAGE)
+        return cut_page(rows, PAGE)
 
     async def find(self, subjects: Sequence[int]) -> list[IntegrityFinding]:
-        rows = await self._database.pool.repeat(partial(sql.versions_found, versions=list(subjects)))
+        rows = await self._database.pool.repeat(sql.versions_found, versions=list(subjects))
         return [
             IntegrityFinding(
                 row["id"],

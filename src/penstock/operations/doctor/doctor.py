@@ -27,20 +27,13 @@ from penstock.database import (
 from penstock.engine import find_schedules, list_workers, overdue_schedules, pauses
 from penstock.engine.inspect import dead_by_cause, waiting_lanes
 from penstock.engine.limits import list_limits
+from penstock.operations.doctor import engine
 from penstock.operations.doctor.disk import LEAST_FREE, examine_blobs, examine_disks
 from penstock.operations.doctor.engine import (
-    DIRECT_URL,
-    examine_age,
-    examine_breakers,
-    examine_dead,
-    examine_declared,
     examine_fleet,
-    examine_limits,
     examine_lost,
-    examine_pauses,
     examine_pools,
     examine_reported_notifications,
-    examine_schedules,
     examine_unserved,
 )
 from penstock.operations.doctor.external import (
@@ -121,13 +114,13 @@ async def _examine_engine(session: Session, old_after: timedelta) -> list[Findin
         *examine_unserved([lane for lane in lanes if not is_source_lane(lane)]),
         *examine_unserved_sources(lanes, workers),
         *await examine_llms(session, lanes, workers),
-        *examine_age(lanes, workers, old_after),
-        *examine_dead(await dead_by_cause(session, 20)),
-        *examine_pauses(await pauses(session)),
-        *examine_schedules(await overdue_schedules(session)),
-        *examine_declared(await find_schedules(session, most=1000)),
-        *examine_breakers(limits),
-        *examine_limits(limits),
+        *engine.examine_age(lanes, workers, old_after),
+        *engine.examine_dead(await dead_by_cause(session, 20)),
+        *engine.examine_pauses(await pauses(session)),
+        *engine.examine_schedules(await overdue_schedules(session)),
+        *engine.examine_declared(await find_schedules(session, most=1000)),
+        *engine.examine_breakers(limits),
+        *engine.examine_limits(limits),
     ]
 
 
@@ -175,7 +168,7 @@ async def _examine_notifications(address: DatabaseAddress) -> list[Finding]:
             await arrived.wait()
     except TimeoutError:
         said = f"A notification did not arrive within {ECHO_PATIENCE:.0f} s: workers poll, and jobs start late."
-        return [Finding("notifications", said, DIRECT_URL, {"within_seconds": ECHO_PATIENCE})]
+        return [Finding("notifications", said, engine.DIRECT_URL, {"within_seconds": ECHO_PATIENCE})]
     finally:
         listener.terminate()
         sender.terminate()

@@ -20,8 +20,6 @@ LONG = 3600.0  # seconds that a vacuum of a large table may take
 
 @dataclass(frozen=True)
 class AppliedFix:
-    """A finding and the fix that was applied."""
-
     finding: Finding
     said: str
 

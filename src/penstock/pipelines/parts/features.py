@@ -66,8 +66,6 @@ class PageNumber:
 
 @dataclass(frozen=True)
 class PageFeatures:
-    """One page, ready to be judged."""
-
     page: PacketPage
     lines: tuple[PageLine, ...]
     first: bool  # of the packet

@@ -15,8 +15,6 @@ Phrase = tuple[str, ...]
 
 @dataclass(frozen=True)
 class PageView:
-    """What was found on a page."""
-
     page: PageFeatures
     marks: list[Marker]
     phrases: dict[Phrase, set[int]]  # with the lines that they are in

@@ -18,8 +18,6 @@ FIRST_ROWS, MOST_ROWS = 20, 500  # in one answer; how large rows are is known af
 
 
 class Postgres:
-    """A PostgreSQL, at one address."""
-
     name = "PostgreSQL"
     compares_rows = True
 

@@ -209,7 +209,6 @@ class Queries:
 
 
 def order_name(chosen: SourceSettings) -> str:
-    """The column by which new rows are found."""
     return chosen.order_by or chosen.id or ""
 
 

@@ -29,8 +29,6 @@ PAUSES = 9  # times as long as a check of the overlap took, it is not repeated
 
 @dataclass(slots=True)
 class RowBatch:
-    """Rows as messages."""
-
     messages: list[SourceMessage] = field(default_factory=list)
     last: RowKey | None = None
     rows: int = 0

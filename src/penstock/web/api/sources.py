@@ -18,7 +18,6 @@ import re
 import secrets
 import time
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -94,7 +93,7 @@ class InboxMessage(BaseModel):
 async def list_sources(caller: Reads) -> list[SourceState]:
     """The sources of this tenant, by name."""
     caller.needs_all_collections("see sources")
-    rows = await caller.app.database.pool.repeat(partial(documents.list_sources, tenant=caller.tenant))
+    rows = await caller.app.database.pool.repeat(documents.list_sources, tenant=caller.tenant)
     known = {row["name"]: dict(row) for row in rows}
     chosen = {name: each for name, each in caller.app.settings.sources.items() if each.tenant == caller.tenant}
     found = []
@@ -119,7 +118,7 @@ async def list_messages(
     """Messages by id."""
     caller.needs_all_collections("see messages")
     rows = await caller.app.database.pool.repeat(
-        partial(documents.list_messages, tenant=caller.tenant, source=source, state=state, after=after, most=limit + 1)
+        documents.list_messages, tenant=caller.tenant, source=source, state=state, after=after, most=limit + 1
     )
     found = [InboxMessage.model_validate(row) for row in rows]
     return cut(found, limit, lambda each: each.id)

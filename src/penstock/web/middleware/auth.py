@@ -157,7 +157,6 @@ def _is_signed(scope: Scope) -> bool:
 
 
 def is_open(path: str) -> bool:
-    """Whether an address needs no authentication."""
     return path in OPEN or path.startswith(OPEN_BELOW)
 
 

@@ -125,7 +125,6 @@ def divided(parts: Sequence[tuple[str, float, str]], label: str) -> Markup:
 
 
 def level(value: float, most: float, label: str, tone: str = "") -> Markup:
-    """The part of something that is used."""
     part = 0 if most <= 0 else min(1.0, value / most)
     return Markup(
         '<svg class="level {}" viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label="{}">'

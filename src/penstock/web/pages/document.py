@@ -26,8 +26,6 @@ View = Literal["pages", "chunks", "history", "versions", "facts"]
 
 @dataclass(frozen=True, slots=True)
 class TimelineItem:
-    """Something on the timeline."""
-
     at: datetime
     word: str
     tone: str = ""
@@ -69,7 +67,7 @@ async def _show(caller: Caller, request: Request, document_id: int, asked: Docum
     why = await documents.explain_document(app, document.id, tenant=tenant)
     job = await _job(caller, document)
     events = await documents.list_events(app, document.id, most=200, tenant=tenant)
-    packets = await app.database.pool.repeat(lambda session: show_packets(session, [document.id], tenant=tenant))
+    packets = await app.database.pool.repeat(show_packets, [document.id], tenant=tenant)
     members = await documents.list_documents(app, parent=document.id, most=100, tenant=tenant)
     live = document.live_id is not None
     text = await _page(caller, document, page) if live and view == "pages" else None
@@ -135,7 +133,7 @@ async def _job(caller: Caller, document: Document) -> dict[str, Any] | None:
     job = document.job
     if job is None:
         return None
-    return await caller.app.database.pool.repeat(lambda session: find_job(session, job))
+    return await caller.app.database.pool.repeat(find_job, job)
 
 
 def _trace(caller: Caller, job: Mapping[str, Any] | None) -> str:

@@ -18,7 +18,6 @@ from fastapi import APIRouter, Request, Response
 from penstock.database import all_tenants
 from penstock.documents import (
     SHOWN_TO,
-    STATES,
     Collection,
     Document,
     DocumentFilter,
@@ -48,8 +47,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TenantOverview:
-    """The part of a tenant."""
-
     hour: list[MinuteBucket]
     waiting: list[Waiting]
     failures: list[Document]
@@ -58,8 +55,6 @@ class TenantOverview:
 
 @dataclass(frozen=True, slots=True)
 class FleetOverview:
-    """The part for operators."""
-
     findings: list[Finding]
     workers: list[WorkerState]
 
@@ -69,7 +64,7 @@ class OverviewCache:
 
     def __init__(self) -> None:
         self.tenants: SharedCache[TenantOverview] = SharedCache(1.0)
-        # The count of what is not ready takes longer the more of it there is: only the first viewer waits for it.
+        # The count of what is not ready takes longer the more of it there is, to a bound: only the first viewer waits for it.
         self.statuses: SharedCache[dict[str, int]] = SharedCache(1.0, stale=600.0)
         self.days: SharedCache[list[MinuteBucket]] = SharedCache(10.0, stale=600.0)
         self.fleet: SharedCache[FleetOverview] = SharedCache(2.0, stale=60.0)
@@ -161,14 +156,7 @@ async def count_statuses(request: Request, caller: Caller, collection: Collectio
         count = partial(count_documents, caller.app, collection.name, tenant=caller.tenant)
         return await cache.statuses.get((caller.tenant, collection.id), count)
     viewer = (caller.principal.tenant, caller.principal.collections)
-    return await cache.statuses.get(viewer, partial(_count, caller))
-
-
-async def _count(caller: Caller) -> dict[str, int]:
-    if caller.principal.collections is None:
-        return await count_documents(caller.app, tenant=caller.tenant)
-    each = [await count_documents(caller.app, one.name, tenant=caller.tenant) for one in await caller.collections()]
-    return {state: sum(one[state] for one in each) for state in STATES}
+    return await cache.statuses.get(viewer, caller.count_documents)
 
 
 async def _read_day(caller: Caller) -> list[MinuteBucket]:
