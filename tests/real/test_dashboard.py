@@ -248,7 +248,7 @@ async def test_hostile_content_never_runs(browser: Browser, api: Api) -> None:
             assert (await api.over(broken))["status"] == "failed"
         await expect(page.locator("tbody tr")).to_have_count(2)  # put in place by the script
         job = (await api.get(f"/api/documents/{broken}")).json["job"]
-        await api.ask("POST", "/api/pauses", json={"what": "kind", "name": "x", "reason": EVIL})
+        await api.ask("POST", "/api/pauses", json={"what": "kind", "name": "prepare_document", "reason": EVIL})
         for path in (
             "/",
             "/search?q=weir",

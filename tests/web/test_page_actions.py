@@ -262,6 +262,14 @@ async def test_live_jobs_and_finished_ones(api: Api) -> None:
     assert jobs(check(await get(api, "/jobs/finished?outcome=discarded"))) == {str(dead)}
 
 
+async def test_a_pause_of_something_unknown_is_refused_on_the_page(api: Api) -> None:
+    await api.make("mill")
+    answer = await send(api, "/jobs/pause", what="kind", name="prepare_documnt")
+    assert answer.status == 422
+    assert "prepare_document" in text_of(Seen(answer)).partition("Dead letters")[0]
+    assert (await api.get("/api/pauses")).json == []
+
+
 # -- problems -----------------------------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ Json = dict[str, Any]
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Something that the server told. A subclass is a dataclass like it, without a decorator."""
+    """A result of the server. A subclass is a dataclass like it, without a decorator."""
 
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -332,7 +332,6 @@ class Deleted(Result):
     restorable_until: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class CollectionDeletion(Result):
     """How many documents were deleted with a collection, and until when it can be restored; None: it cannot."""
 

@@ -25,9 +25,9 @@ from penstock.engine.inspect import (
     list_steps,
     running_by_stage,
 )
-from penstock.errors import WrongState
+from penstock.errors import BadJob, Refused, WrongState
 from penstock.web.api import fleet, jobs, sources
-from penstock.web.dependencies import Admins, Reads, Storable, Writes
+from penstock.web.dependencies import Admins, Caller, Reads, Storable, Writes
 from penstock.web.pages.charts import Column, Stretch
 from penstock.web.pages.render import back, query, show
 
@@ -58,16 +58,25 @@ async def list_jobs(
     cause: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """The queues; `cause` is the fingerprint of dead letters whose retry was refused."""
+    return await _show_jobs(caller, request, {"state": state, "kind": kind}, after=after, cause=cause)
+
+
+async def _show_jobs(
+    caller: Caller, request: Request, filters: dict[str, str], *, after: int = 0, cause: str = "", fault: str = ""
+) -> Response:
     caller.needs_fleet()
     states = await caller.app.database.pool.repeat(count_states)
     states["ready"] = min(states["ready"] + states.pop("quarantined"), MOST_COUNTED)
-    found = await jobs.list_jobs(caller, state=state or None, kind=kind or None, after=after, limit=PAGE)
+    chosen: Any = {name: value or None for name, value in filters.items()}
+    found = await jobs.list_jobs(caller, **chosen, after=after, limit=PAGE)
     lanes = await jobs.list_lanes(caller)
     ended, stages, durations = await caller.app.database.pool.repeat(_read_load)
     return show(
         request,
         caller,
         "jobs.html",
+        status=422 if fault else 200,
+        fault=fault,
         states=states,
         most_counted=MOST_COUNTED,
         lanes=lanes,
@@ -78,7 +87,7 @@ async def list_jobs(
         durations=durations,
         found=found,
         refused_cause=cause,
-        filters={"state": state, "kind": kind},
+        filters=filters,
     )
 
 
@@ -120,7 +129,7 @@ async def list_history(
     """The jobs that have ended, newest first."""
     caller.needs_fleet()
     found = await caller.app.database.pool.repeat(
-        lambda session: list_finished(session, outcome=outcome or None, kind=kind or None, before=before, most=PAGE)
+        list_finished, outcome=outcome or None, kind=kind or None, before=before, most=PAGE
     )
     return show(
         request,
@@ -138,7 +147,7 @@ async def show_job(caller: Reads, request: Request, job: jobs.JobId) -> Response
     """One job."""
     shown = await jobs.show_job(caller, job)
     with all_tenants():  # the results of steps are kept from requests; their names and times are for operators
-        steps = await caller.app.database.pool.repeat(lambda session: list_steps(session, job))
+        steps = await caller.app.database.pool.repeat(list_steps, job)
     return show(request, caller, "job.html", job=shown, timeline=tell_timeline(shown, steps))
 
 
@@ -165,9 +174,14 @@ def _attempt(attempt: Mapping[str, Any]) -> Stretch:
 
 
 @job_routes.post("/pause", response_class=Response)
-async def pause(caller: Admins, what: Annotated[jobs.What, Form()], name: Needed, reason: Text = "") -> Response:
-    """Claim nothing more of it."""
-    await jobs.pause(caller, jobs.Pause(what=what, name=name, reason=reason or "paused by hand"))
+async def pause(
+    caller: Admins, request: Request, what: Annotated[jobs.What, Form()], name: Needed, reason: Text = ""
+) -> Response:
+    """Claim no new job of it; a name that is not known is refused on the page, with the nearest one."""
+    try:
+        await jobs.pause(caller, jobs.Pause(what=what, name=name, reason=reason or "paused by hand"))
+    except (Refused, BadJob) as error:
+        return await _show_jobs(caller, request, {"state": "", "kind": ""}, fault=str(error))
     return back("/jobs", "paused")
 
 
