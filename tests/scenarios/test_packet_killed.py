@@ -64,7 +64,7 @@ where starts_with(document.name, $1) order by document.name
 """
 # Each victim of a chain dies there, in the same packet. A job may lose two workers, one of them as a quarantined job; waiting
 # for its children acquits a parent.
-TAKING, PREPARING = "step:take_message", "step:prepare_packet"
+TAKING, PREPARING = "step:take_message.orders", "step:prepare_packet"
 CHAINS = [
     [
         *("step:parse", "step:fetch 3", "step:convert=3", "step:merge"),
