@@ -67,7 +67,7 @@ async def test_other_machines_need_a_key(environ: dict[str, str], command: str, 
     extra = {} if flags else {"PENSTOCK_API__HOST": "0.0.0.0"}
     code, said = await penstock(command, "--port", "0", *flags, **environ, **extra)
     assert code == 2, said
-    assert "penstock key create" in said
+    assert "penstock keys create" in said
     assert "Traceback" not in said
 
 

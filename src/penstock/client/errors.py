@@ -58,12 +58,12 @@ class Problem(ClientError):
 
     def __init__(self, status: int, answer: object = None, *, retry_after: float | None = None) -> None:
         self.answer = answer
-        told: Mapping[str, Any] = answer if isinstance(answer, Mapping) else {}
+        given: Mapping[str, Any] = answer if isinstance(answer, Mapping) else {}
         self.status = status
-        self.type = str(told.get("type", "about:blank"))
-        self.detail = str(told.get("detail") or f"The server answered {status} without a reason.")
-        self.errors: list[dict[str, Any]] = list(told.get("errors") or [])
-        self.existing: int | None = told.get("existing")
+        self.type = str(given.get("type", "about:blank"))
+        self.detail = str(given.get("detail") or f"The server answered {status} without a reason.")
+        self.errors: list[dict[str, Any]] = list(given.get("errors") or [])
+        self.existing: int | None = given.get("existing")
         self.passing = status in PASSING
         self.retry_after = retry_after
         super().__init__(self.detail)

@@ -268,7 +268,7 @@ class Chunk(Result):
 
 
 class Happening(Result):
-    """Something that happened to a document."""
+    """An event of a document."""
 
     id: int
     event: str

@@ -146,7 +146,7 @@ def parse_day(text: str, later: timedelta = timedelta(0)) -> datetime | None:
 
 @routes.get("/documents/states")
 async def list_states(caller: Reads, ids: Annotated[str, Query(max_length=4000)]) -> JSONResponse:
-    """How far documents are, for the list of uploads (static/upload.js)."""
+    """The states of documents, for the list of uploads (static/upload.js)."""
     wanted = [int(each) for each in ids.split(",") if each.isascii() and each.isdecimal()]
     found = await documents.show_documents(caller.app, wanted[:100], tenant=caller.tenant)
     return JSONResponse([_state(each) for each in found if caller.principal.sees(each.collection_id)])

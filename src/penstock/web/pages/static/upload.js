@@ -120,6 +120,7 @@ if (drop) {
           link.href = `/documents/${Number(answer.id)}`;
           link.textContent = item.name;
           title.replaceChildren(link);
+          item.line.unchanged = answer.unchanged; // the same bytes again: no new version
           if (answer.unchanged) tell(item.line, "unchanged", "good");
           else if (answer.served) tell(item.line, "accepted");
           else tell(item.line, "accepted", "", "No worker is running: start one with penstock worker, or everything with penstock up.");
@@ -162,7 +163,8 @@ if (drop) {
   function note_state({ id, status, step, skipped, reason }) {
     const row = followed.get(id);
     if (!row) return;
-    if (status === "ready") tell(row, skipped ? "ready, partly readable" : "ready", "good");
+    const word = row.unchanged ? "unchanged" : "ready";
+    if (status === "ready") tell(row, skipped ? `${word}, partly readable` : word, "good");
     else if (status === "failed") tell(row, "failed", "bad", reason);
     else if (status === "deleted") tell(row, "deleted");
     else if (status === "processing") tell(row, step ? `processing: ${step}` : "processing");
