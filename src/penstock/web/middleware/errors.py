@@ -161,7 +161,11 @@ async def _database_away(request: Request, error: Exception) -> Response:
 
 async def _late(request: Request, error: Exception) -> Response:
     log.warning("a request waited in vain", path=request.url.path, error=str(error))
-    return plain(503, str(error) or "A service that this request needs did not answer in time: retry later.", {"Retry-After": SOON})
+    return plain(
+        503,
+        str(error) or "A service that this request needs did not answer in time: retry later.",
+        {"Retry-After": SOON},
+    )
 
 
 async def _http(request: Request, error: Exception) -> Response:
