@@ -12,7 +12,15 @@ from penstock.documents.collections import (
     list_collections,
     restore_collection,
 )
-from penstock.documents.deletion.delete import BulkDeletion, Matching, delete_matching, find_matching, restore_document
+from penstock.documents.deletion.delete import (
+    BulkDeletion,
+    Matching,
+    delete_matching,
+    delete_page,
+    find_matching,
+    restorable_until,
+    restore_document,
+)
 from penstock.documents.deletion.purge import (
     clear_old_versions,
     collect_blobs,
@@ -27,8 +35,11 @@ from penstock.documents.document import (
     ChunkText,
     Document,
     DocumentFilter,
+    DocumentOrder,
+    DocumentPage,
     DocumentStatus,
     Event,
+    MatchingDocuments,
     PageText,
     TimelineEntry,
     Version,
@@ -146,6 +157,7 @@ from penstock.documents.queries import (
     list_partly_readable,
     list_versions,
     read_text,
+    select_matching,
     show_document,
     show_documents,
     show_timeline,

@@ -13,6 +13,7 @@ from pydantic import Field, PlainSerializer
 
 DocumentStatus = Literal["queued", "processing", "ready", "failed", "deleted"]
 STATES: tuple[str, ...] = get_args(DocumentStatus)
+DocumentOrder = Literal["newest", "oldest", "name", "size", "pages", "changed"]
 Digest = Annotated[bytes, PlainSerializer(bytes.hex, return_type=str)]
 
 
@@ -170,6 +171,15 @@ class DocumentPage:
     documents: list[Document]
     next: int | None
     looked_through: int | None = None  # documents that were filtered, if that bound is why the page ends
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingDocuments:
+    """A page of the documents that match a filter."""
+
+    ids: list[int]
+    total: int  # that match
+    looked_through: int | None = None  # how many were read, if there are more that may match
 
 
 def _plain(value: Any) -> Any:
