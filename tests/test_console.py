@@ -1,4 +1,4 @@
-"""Each shell session of the docs runs as shown: in the order of its page, from an empty home, with the demo's files in `papers`.
+"""Each shell session of the docs runs as shown: in page order, from an empty home, with the demo's files in `papers`.
 
 A block ```console has lines `$ command` and what the command prints. `…` stands for anything, also for several lines when it is
 alone on one. What needs another server or never ends is shown as text and is not run here.
@@ -58,7 +58,8 @@ def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
         for shown in sessions(page):
             done = subprocess.run(
                 ["bash", "-c", shown.command],
-                cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120,
+                cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                timeout=120,
             )  # fmt: skip
             assert shown.fits(done.stdout), f"$ {shown.command}\n{done.stdout}--- but the page says:\n{shown.output}"
     finally:

@@ -37,7 +37,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def _run(*words: object, within: float = 120, **environ: str) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "PYTHON"))}
     done = subprocess.run(
-        [str(word) for word in words], cwd="/", env=kept | environ, capture_output=True, text=True, check=False, timeout=within
+        [str(word) for word in words],
+        cwd="/",
+        env=kept | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=within,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
