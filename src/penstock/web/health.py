@@ -172,7 +172,7 @@ async def show_status(
 async def show_metrics(caller: Reads, request: Request) -> Response:
     """Those of this process and, from the database, those of the fleet."""
     if not caller.runs_fleet:
-        raise NotAllowed("Metrics are about everybody: use a key of the tenant `default` for all collections.")
+        raise NotAllowed("Metrics cover all tenants: use a key of the tenant `default` for all collections.")
     return await _render(request.app.state.gauges)
 
 
