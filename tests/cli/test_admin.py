@@ -1,4 +1,4 @@
-"""`penstock key`, and which addresses are served without one."""
+"""`penstock keys`, and which addresses are served without one."""
 
 import json
 from pathlib import Path
@@ -19,26 +19,26 @@ def environ(database_url: DatabaseUrl, home: Path) -> dict[str, str]:
 
 async def test_create_list_and_revoke(environ: dict[str, str]) -> None:
     code, said = await penstock(
-        "key", "create", "ann", "--scope", "read", "--scope", "write", "--expires", "90d", **environ
+        "keys", "create", "ann", "--scope", "read", "--scope", "write", "--expires", "90d", **environ
     )
     assert code == 0, said
     key = next(line for line in said.splitlines() if line.startswith("pk_"))
     assert "not shown again" in said
     assert "read, write in the tenant default, until 20" in said
-    code, said = await penstock("key", "create", "importer", "--tenant", "mill", "--json", **environ)
+    code, said = await penstock("keys", "create", "importer", "--tenant", "mill", "--json", **environ)
     made = json.loads(said)
     assert (code, made["tenant"], made["scopes"], made["key"][:3]) == (0, "mill", ["read"], "pk_")
-    code, said = await penstock("key", "list", **environ)
+    code, said = await penstock("keys", "list", **environ)
     assert code == 0
     assert "ann" in said
     assert "importer" in said
     assert key[12:] not in said
-    code, said = await penstock("key", "list", "--tenant", "mill", "--json", **environ)
+    code, said = await penstock("keys", "list", "--tenant", "mill", "--json", **environ)
     assert [each["name"] for each in json.loads(said)] == ["importer"]
     assert "digest" not in said
-    code, said = await penstock("key", "revoke", key[:11], **environ)
+    code, said = await penstock("keys", "revoke", key[:11], **environ)
     assert (code, "Revoked key 1" in said) == (0, True), said
-    code, said = await penstock("key", "list", "--json", **environ)
+    code, said = await penstock("keys", "list", "--json", **environ)
     assert [each["usable"] for each in json.loads(said)] == [False, True]
 
 
@@ -54,7 +54,7 @@ async def test_create_list_and_revoke(environ: dict[str, str]) -> None:
     ],
 )
 async def test_what_cannot_be(environ: dict[str, str], arguments: tuple[str, ...], words: str) -> None:
-    code, said = await penstock("key", *arguments, **environ)
+    code, said = await penstock("keys", *arguments, **environ)
     assert code != 0
     assert words in said
     assert "Traceback" not in said

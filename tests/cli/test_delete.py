@@ -24,17 +24,17 @@ async def test_delete_waits_for_the_receipts_and_works_itself(application: Appli
     [receipt] = answer["receipts"]
     assert (receipt["document"], receipt["name"], bool(receipt["verified_at"])) == (number, "gate.txt", True)
 
-    code, said = await application.penstock("receipt", str(number))
-    assert (code, "nothing was found at" in said) == (0, True), said
+    code, said = await application.penstock("documents", "receipt", str(number))
+    assert (code, "verified at" in said) == (0, True), said
     code, said = await application.penstock("restore", str(number))
     assert (code, "upload it again" in said) == (2, True), said
     code, said = await application.penstock("delete", "default/nothing.txt")
-    assert (code, "no document" in said) == (2, True), said
+    assert (code, "does not exist" in said) == (2, True), said
 
     answer = await application.ask("delete", "--collection", "default", "--name", "m*.txt", "--yes")
     assert len(answer["deleted"]) == 1
     assert (await application.ask("documents", "list"))["documents"][0]["name"] == "wheel.txt"
-    listed = await application.ask("receipt", "--list")
+    listed = await application.ask("documents", "receipt", "--list")
     assert [each["document"] for each in listed["receipts"]] == [number], "the other one waits for a worker"
 
 
@@ -45,8 +45,8 @@ async def test_delete_waits_for_the_receipts_and_works_itself(application: Appli
         (("a.txt", "--collection", "default"), "one of the two"),
         (("a.txt", "--name", "*"), "need a --collection"),
         (("--collection", "default", "--yes"), "name a condition"),
-        (("--collection", "default", "--where", "[1]"), "no JSON object"),
-        (("--collection", "default", "--since", "soon"), "is no time"),
+        (("--collection", "default", "--where", "[1]"), "not a JSON object"),
+        (("--collection", "default", "--since", "soon"), "is not a time"),
     ],
 )
 async def test_what_cannot_be_meant_is_refused(application: Application, arguments: tuple[str, ...], said: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 LONG = """
 import asyncio, uvloop
-from penstock.cli.main import write_whole
+from penstock.cli.commands import write_whole
 uvloop.run(asyncio.sleep(0.01))  # the end of its io_uring interrupts the next write
 write_whole()
 print("x" * 200_000)

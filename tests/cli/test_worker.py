@@ -86,10 +86,10 @@ async def test_without_an_application_it_serves_documents(application: Applicati
 
 
 BROKEN = {
-    "absent": ("nowhere:app", "There is no module nowhere in"),
-    "no name": ("shop:queue", "The module shop has no queue"),
-    "another thing": ("shop:greet", "shop:greet is a Kind and not a Penstock"),
-    "nonsense": ("shop app", "'shop app' is not module:app"),
+    "absent": ("nowhere:app", "Module nowhere does not exist in"),
+    "no name": ("shop:queue", "Module shop has no queue: give the name of its Penstock()."),
+    "another thing": ("shop:greet", "shop:greet is a Kind, not a Penstock"),
+    "nonsense": ("shop app", "'shop app' is not an application"),
     "no job": ("empty:app", "empty:app declares no job"),
     "it raises": ("raises", "Importing raises failed in"),
     "it imports": ("imports", "imports imports no_such_package, which is not installed"),
@@ -108,8 +108,8 @@ async def test_an_application_that_cannot_be_used(application: Application, plac
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--queues", "slow"), "'slow' is not a queue and a number"),
-        (("--queues", "fast=1"), "no job is declared for fast"),
+        (("--queues", "slow"), "'slow' is not a queue and its concurrency"),
+        (("--queues", "fast=1"), "the application declares no job for fast"),
         (("--queues", "slow=1", "--concurrency", "3"), "not both"),
         (("--drain", "soon"), "--drain: 'soon' is not a duration"),
         (("--drain", "-1"), "--drain"),

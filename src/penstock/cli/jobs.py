@@ -6,45 +6,62 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.session import Json, Most, ask, decoded, duration, print_facts, print_json, print_table, shortened
-from penstock.engine import Penstock, find_job, queues_of
+from penstock.cli.session import (
+    Json,
+    Most,
+    ask,
+    decoded,
+    did_you_mean,
+    duration,
+    group,
+    print_facts,
+    print_json,
+    print_table,
+    shortened,
+    tell,
+)
+from penstock.engine import Penstock, find_job, pausable_names
 from penstock.engine.inspect import JobFilter, Selection, dead_by_cause, dead_jobs
 from penstock.engine.inspect import discard as discard_jobs
 from penstock.engine.inspect import list_jobs as list_live
 from penstock.engine.inspect import redrive as redrive_jobs
 from penstock.errors import BadJob, JobNotFound
-from penstock.text import counted
+from penstock.text import counted, listed
 
-app = typer.Typer(help="List, show and cancel jobs.", no_args_is_help=True, rich_markup_mode=None)
-dead_app = typer.Typer(help="Look at dead jobs, redrive or discard them.", no_args_is_help=True, rich_markup_mode=None)
+app = group("List, show and cancel jobs.")
+dead_app = group("List, show, redrive and discard dead jobs.")
 
 STATES = ("ready", "later", "running", "waiting", "dead")
-Filter = Annotated[str | None, typer.Option(help="Only of this name.")]
-Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID...]")]
-Fingerprint = Annotated[str | None, typer.Option(help="Only those that died of this cause.")]
-OptionalKind = Annotated[str | None, typer.Option("--kind", help="Only of this kind.")]
-Queue = Annotated[str, typer.Option(help="The queue.")]
-KindName = Annotated[str, typer.Option("--kind", help="The kind.")]
+JobId = Annotated[int, typer.Argument(metavar="ID", help="Id of the job.")]
+Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID...]", help="Ids of jobs.")]
+Fingerprint = Annotated[str | None, typer.Option(help="Select jobs that died of this cause.")]
+OptionalKind = Annotated[str | None, typer.Option("--kind", help="Select jobs of this kind.")]
+OptionalQueue = Annotated[str | None, typer.Option("--queue", help="Select jobs of this queue.")]
+OptionalFairnessKey = Annotated[str | None, typer.Option("--fairness-key", help="Select jobs of this fairness key.")]
+Queue = Annotated[str, typer.Option(help="Name of the queue.")]
+KindName = Annotated[str, typer.Option("--kind", help="Name of the kind.")]
 FairnessKey = Annotated[str, typer.Option(help="The fairness key.")]
 
 
 @app.command("list")
 def list_jobs(
-    state: Annotated[str | None, typer.Option(help=f"Only in this state: {', '.join(STATES)}.")] = None,
-    kind: Filter = None,
-    queue: Filter = None,
-    fairness_key: Filter = None,
-    after: Annotated[int, typer.Option(help="Only jobs with a larger number.")] = 0,
+    state: Annotated[
+        str | None, typer.Option(help=f"List jobs in this state: {', '.join(STATES)}. Default: all but dead.")
+    ] = None,
+    kind: OptionalKind = None,
+    queue: OptionalQueue = None,
+    fairness_key: OptionalFairnessKey = None,
+    after: Annotated[int, typer.Option(help="List jobs with a larger id.")] = 0,
     limit: Most = 50,
     as_json: Json = False,
 ) -> None:
-    """List the live jobs by number."""
+    """List the live jobs by id."""
     if state is not None and state not in STATES:
         raise BadJob(
-            f"There is no state {state}: use {', '.join(STATES)}; what is over is shown by `penstock jobs show ID`."
+            f"State {state} does not exist: use {', '.join(STATES)}. `penstock jobs show ID` shows a job that has ended."
         )
 
-    async def look(penstock: Penstock) -> tuple[list[dict[str, Any]], bool]:
+    async def read(penstock: Penstock) -> tuple[list[dict[str, Any]], bool]:
         jobs: list[dict[str, Any]] = []
         place: int | None = after
         while place is not None and len(jobs) < limit:
@@ -57,17 +74,17 @@ def list_jobs(
             place = page.next
         return jobs, place is not None
 
-    jobs, more = ask(look)
+    jobs, more = ask(read)
     if as_json:
         print_json({"jobs": jobs, "more": more})
         return
     if not jobs:
-        typer.echo("No live job matches.")
+        typer.echo("No job matches.")
         return
     columns = ("id", "state", "queue", "kind", "fairness_key", "attempt", "failures", "run_at", "error")
     print_table(columns, ([_cell(job[column]) for column in columns] for job in jobs))
     if more:
-        typer.echo(f"There are more: penstock jobs list --after {jobs[-1]['id']}", err=True)
+        typer.echo(f"More follow: add --after {jobs[-1]['id']}.", err=True)
 
 
 def _cell(value: object) -> object:
@@ -77,19 +94,19 @@ def _cell(value: object) -> object:
 
 
 @app.command()
-def show(job_id: Annotated[int, typer.Argument(metavar="ID")], as_json: Json = False) -> None:
-    """Show one job, alive or from the history, with its attempts."""
+def show(job_id: JobId, as_json: Json = False) -> None:
+    """Show a job, live or from the history, with its attempts."""
     job, sentence = ask(lambda penstock: _find(penstock, job_id))
     _print_job(job, sentence, as_json=as_json)
 
 
 @app.command()
 def cancel(
-    job_ids: Annotated[list[int], typer.Argument(metavar="ID...")],
-    reason: Annotated[str, typer.Option(help="Kept in the history.")] = "cancelled by hand",
+    job_ids: Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of jobs.")],
+    reason: Annotated[str, typer.Option(help="Recorded in the history.")] = "cancelled by hand",
     as_json: Json = False,
 ) -> None:
-    """Cancel jobs; a running one stops with the next heartbeat of its worker."""
+    """Cancel jobs. A running one stops with the next heartbeat of its worker."""
     cancelled = ask(lambda penstock: penstock.cancel(*job_ids, reason=reason))
     missed = sorted(set(job_ids) - set(cancelled))
     if as_json:
@@ -97,14 +114,14 @@ def cancel(
     elif cancelled:
         typer.echo(f"Cancelled {counted(len(cancelled), 'job')}: {', '.join(map(str, cancelled))}.")
     if missed:
-        raise JobNotFound(f"Not alive, and so not cancelled: {', '.join(map(str, missed))}.")
+        raise JobNotFound(f"Not cancelled, because not live: {', '.join(map(str, missed))}.")
 
 
 async def _find(penstock: Penstock, job_id: int) -> tuple[dict[str, Any], str]:
-    """The job, and why it is where it is."""
+    """The job and its explanation."""
     found = await penstock.database.pool.repeat(lambda session: find_job(session, job_id))
     if found is None:
-        raise JobNotFound(f"There is no job {job_id}, neither alive nor in the history.")
+        raise JobNotFound(f"Job {job_id} does not exist, neither live nor in the history.")
     return found, (await penstock.why(job_id)).sentence
 
 
@@ -139,16 +156,16 @@ def list_dead(
     limit: Most = 50,
     as_json: Json = False,
 ) -> None:
-    """List the causes of death, or the dead jobs of one cause or kind."""
+    """List the causes of failure. With a filter, list the dead jobs."""
     chosen = fingerprint is not None or kind is not None
 
-    async def look(penstock: Penstock) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    async def read(penstock: Penstock) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         async with penstock.database.pool.session() as session:
             causes = await dead_by_cause(session, limit)
             dead = await dead_jobs(session, fingerprint=fingerprint, kind=kind, most=limit) if chosen else []
         return [dict(cause) for cause in causes], [decoded(job) for job in dead]
 
-    causes, dead = ask(look)
+    causes, dead = ask(read)
     if as_json:
         print_json({"jobs": dead} if chosen else {"causes": causes})
     elif not (dead if chosen else causes):
@@ -165,8 +182,8 @@ def list_dead(
 
 
 @dead_app.command("show")
-def show_dead(job_id: Annotated[int, typer.Argument(metavar="ID")], as_json: Json = False) -> None:
-    """Show a dead job: what it was asked, how it failed, and where."""
+def show_dead(job_id: JobId, as_json: Json = False) -> None:
+    """Show a dead job: its arguments, its error and its traceback."""
     job, sentence = ask(lambda penstock: _find(penstock, job_id))
     if job["state"] != "dead":
         raise JobNotFound(f"Job {job_id} is not dead: {sentence}")
@@ -178,16 +195,15 @@ def redrive(
     job_ids: Ids = None,
     fingerprint: Fingerprint = None,
     kind: OptionalKind = None,
-    force: Annotated[bool, typer.Option("--force", help="Also when nothing has changed since the failure.")] = False,
-    patience: Annotated[str, typer.Option(help="How long to wait for a stage to end.")] = "10m",
+    force: Annotated[
+        bool, typer.Option("--force", help="Redrive even if nothing has changed since the failure.")
+    ] = False,
+    patience: Annotated[str, typer.Option(help="Time to wait for a stage to end.")] = "10m",
     as_json: Json = False,
 ) -> None:
-    """Give dead jobs another chance: 1, then 10, then all; it stops when the same failure returns."""
+    """Requeue dead jobs: 1, then 10, then all. Stops when the same failure returns."""
     selection = Selection(tuple(job_ids or ()), fingerprint, kind)
     wait = duration("--patience", patience)
-
-    def tell(sentence: str) -> None:
-        typer.echo(sentence, err=True)
 
     result = ask(lambda penstock: redrive_jobs(penstock.database, selection, force=force, patience=wait, tell=tell))
     if as_json:
@@ -200,13 +216,13 @@ def redrive(
 
 @dead_app.command()
 def discard(
-    reason: Annotated[str, typer.Option(help="Why; kept in the history.")],
+    reason: Annotated[str, typer.Option(help="Reason, recorded in the history.")],
     job_ids: Ids = None,
     fingerprint: Fingerprint = None,
     kind: OptionalKind = None,
     as_json: Json = False,
 ) -> None:
-    """Give dead jobs up, with a reason."""
+    """Discard dead jobs, with a reason."""
     selection = Selection(tuple(job_ids or ()), fingerprint, kind)
     discarded = ask(lambda penstock: discard_jobs(penstock.database, selection, reason))
     if as_json:
@@ -222,23 +238,30 @@ def pause(
     queue: Queue = "",
     kind: KindName = "",
     fairness_key: FairnessKey = "",
-    reason: Annotated[str, typer.Option(help="Shown by why and doctor.")] = "paused by hand",
+    reason: Annotated[str, typer.Option(help="Reason, shown by `why` and `doctor`.")] = "paused by hand",
     as_json: Json = False,
 ) -> None:
-    """Claim nothing of a queue, a kind or a fairness key until resume; what runs goes on."""
+    """Pause a queue, a kind or a fairness key. Running jobs go on."""
     what, name = _chosen(queue, kind, fairness_key)
 
-    async def hold(penstock: Penstock) -> bool:
+    async def hold(penstock: Penstock) -> None:
+        if [queue, kind, fairness_key].count("") == 2:
+            _refuse_unknown(what, name, await penstock.database.pool.repeat(pausable_names))
         await penstock.pause(queue=queue, kind=kind, fairness_key=fairness_key, reason=reason)
-        return bool(await penstock.database.pool.repeat(lambda session: queues_of(session, what, name)))
 
-    known = ask(hold)
+    ask(hold)
     if as_json:
-        print_json({"paused": {"what": what, "name": name, "reason": reason}, "known": known})
-        return
-    typer.echo(f"The {_spoken(what)} {name} is paused.")
-    if not known:
-        typer.echo(f"No job of such a {_spoken(what)} has been seen so far: check the name.", err=True)
+        print_json({"paused": {"what": what, "name": name, "reason": reason}})
+    else:
+        typer.echo(f"The {_spoken(what)} {name} is paused.")
+
+
+def _refuse_unknown(what: str, name: str, names: dict[str, list[str]]) -> None:
+    """Any fairness key can appear with the next job; queues and kinds are those of jobs and workers."""
+    known = names.get(what, [name])
+    if name not in known:
+        seen = f" Known: {listed(known)}." if known else f" No {what} is known so far: start a worker."
+        raise BadJob(f"{what.capitalize()} {name} does not exist.{did_you_mean(name, known) or seen}")
 
 
 def resume(queue: Queue = "", kind: KindName = "", fairness_key: FairnessKey = "", as_json: Json = False) -> None:
@@ -248,7 +271,7 @@ def resume(queue: Queue = "", kind: KindName = "", fairness_key: FairnessKey = "
     if as_json:
         print_json({"resumed": resumed, "what": what, "name": name})
     else:
-        typer.echo(f"The {_spoken(what)} {name} goes on." if resumed else f"The {_spoken(what)} {name} was not paused.")
+        typer.echo(f"The {_spoken(what)} {name} is resumed." if resumed else f"The {_spoken(what)} {name} was not paused.")
 
 
 def _spoken(what: str) -> str:
@@ -256,6 +279,6 @@ def _spoken(what: str) -> str:
 
 
 def _chosen(queue: str, kind: str, fairness_key: str) -> tuple[str, str]:
-    """For the sentences; that there is exactly one is checked by the call itself."""
+    """For the sentences. The call itself checks that exactly one is given."""
     given = {"queue": queue, "kind": kind, "fairness_key": fairness_key}
     return next(((what, name) for what, name in given.items() if name), ("queue", ""))

@@ -47,7 +47,7 @@ async def load_document(session: Session, document: int, *, tenant: str = "defau
     """As `show_document`, for callers that have a connection."""
     rows = await sql.show_documents(session, ids=[document], tenant=tenant) if 0 < document <= LARGEST else []
     if not rows:
-        raise NotFound(f"There is no document {document}.")
+        raise NotFound(f"Document {document} does not exist. `penstock documents list` shows all.")
     return read_document(rows[0])
 
 
@@ -87,22 +87,46 @@ async def list_documents(
     return [read_document(row) for row in await app.database.pool.repeat(statement)]
 
 
+async def list_partly_readable(
+    app: Penstock, *, collection: str | None = None, after: int = 0, most: int = 100, tenant: str = "default"
+) -> list[Document]:
+    """Documents with skipped pages, by id."""
+    if not 0 <= after <= LARGEST:
+        return []
+    number = None if collection is None else await _collection_id(app, collection, tenant)
+    statement = partial(sql.list_partial, tenant=tenant, collection=number, after=after, most=most)
+    return [read_document(row) for row in await app.database.pool.repeat(statement)]
+
+
 async def find_document(app: Penstock, reference: str, *, tenant: str = "default") -> Document:
-    """By number, by `collection/name`, or by a name that only one collection has."""
+    """By id, by `collection/name`, or by a name that only one collection has."""
     if reference.isascii() and reference.isdecimal():
         return await show_document(app, int(reference), tenant=tenant)
-    collection, _, rest = reference.partition("/")
-    rows = await app.database.pool.repeat(
-        lambda session: sql.find_documents(
-            session, tenant=tenant, whole=storable(reference), collection=storable(collection), rest=storable(rest)
-        )
-    )
+    rows = await app.database.pool.repeat(partial(sql.find_documents, tenant=tenant, **_readings(reference)))
     if len(rows) > 1:
         where = ", ".join(f"{row['collection']}/{row['name']}" for row in rows)
-        raise BadRequest(f"{reference} could be several documents: say which of {where}.")
+        raise BadRequest(f"Document {reference} is ambiguous: use one of {where}.")
     if not rows:
-        raise NotFound(f"There is no document {reference}: use its number, its name, or collection/name.")
+        raise NotFound(f"Document {reference} does not exist. `penstock documents list` shows all.")
     return read_document(rows[0])
+
+
+async def find_deleted_document(app: Penstock, reference: str, *, tenant: str = "default") -> Document:
+    """By id, or the one of this name that was deleted last."""
+    if reference.isascii() and reference.isdecimal():
+        return await show_document(app, int(reference), tenant=tenant)
+    rows = await app.database.pool.repeat(partial(sql.find_deleted_documents, tenant=tenant, **_readings(reference)))
+    if not rows:
+        raise NotFound(
+            f"Deleted document {reference} does not exist. `penstock documents list --status deleted` shows all."
+        )
+    return read_document(rows[0])
+
+
+def _readings(reference: str) -> dict[str, Any]:
+    """A name, or a collection and a name."""
+    collection, _, rest = reference.partition("/")
+    return {"whole": storable(reference), "collection": storable(collection), "rest": storable(rest)}
 
 
 async def count_documents(app: Penstock, collection: str | None = None, *, tenant: str = "default") -> dict[str, int]:

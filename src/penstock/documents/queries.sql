@@ -27,6 +27,13 @@ where document.tenant = :tenant and document.parent_id = :parent and document.id
   end
 order by document.id limit :most
 
+-- name: list_partial
+-- Whose live version has skipped pages. They are rare and have no index: the documents are walked by id.
+-- include: fragments.sql document
+where document.tenant = :tenant and document.id > :after and document.state <> 'deleted' and live.gaps <> '[]'
+  and (:collection::int is null or document.collection_id = :collection)
+order by document.id limit :most
+
 -- name: list_in_state
 -- Over the collections, because the index of what is not ready begins with them; the other states are rarely asked for so.
 with page as materialized (
@@ -64,6 +71,17 @@ where document.id = any (array(
   order by named.id limit 5
 ))
 order by document.id
+
+-- name: find_deleted_documents
+-- The one that was deleted last; names of deleted documents are not unique.
+-- include: fragments.sql document
+where document.id = any (array(
+  select gone.id
+  from penstock.documents as gone join penstock.collections as owner on owner.id = gone.collection_id
+  where gone.tenant = :tenant and gone.state = 'deleted' and gone.deleted_at is not null
+    and gone.name = any (array[:whole::text, case when owner.name = :collection then :rest::text end])
+  order by gone.deleted_at desc, gone.id desc limit 1
+))
 
 -- name: tenant_of
 -- For who has a link to it and is nobody else.

@@ -20,8 +20,8 @@ from penstock.engine.queue import (
     insert_alone,
     insert_jobs,
     insert_reserved,
+    pausable_names,
     pauses,
-    queues_of,
     reserve_ids,
 )
 from penstock.engine.schedules import (

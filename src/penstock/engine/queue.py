@@ -208,6 +208,14 @@ async def resume(tx: Session, what: str, name: str) -> bool:
     return since is not None
 
 
+async def pausable_names(session: SqlConnection) -> dict[str, list[str]]:
+    """All queues and kinds of jobs and of workers. Fairness keys are free: any can appear with the next job."""
+    names: dict[str, list[str]] = {"queue": [], "kind": []}
+    for row in await sql.pausable_names(session):
+        names[row["what"]].append(row["name"])
+    return names
+
+
 async def queues_of(session: SqlConnection, what: str, name: str) -> list[str]:
     """The queues in which a queue, kind or fairness key has ever had jobs."""
     return [row["queue"] for row in await sql.queues_of(session, what=what, name=name)]

@@ -96,6 +96,13 @@ delete from penstock.pauses where what = :what and name = :name returning since
 select distinct queue from penstock.lanes
 where (:what = 'queue' and queue = :name) or (:what = 'kind' and kind = :name) or (:what = 'fairness_key' and fairness_key = :name)
 
+-- name: pausable_names
+select 'queue' as what, queue as name from penstock.lanes
+union select 'kind', kind from penstock.lanes
+union select 'queue', unnest(queues) from penstock.workers
+union select 'kind', unnest(kinds) from penstock.workers
+order by 1, 2
+
 -- name: pauses
 select what, name, reason, since from penstock.pauses order by since
 

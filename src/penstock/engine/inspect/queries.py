@@ -56,7 +56,7 @@ class JobPage:
 
 
 async def list_jobs(session: Session, wanted: JobFilter, *, after: int = 0, most: int = 50) -> JobPage:
-    """The live jobs after a number; by keyset, the caller passes the `next` of the page before."""
+    """The jobs after an id, without dead ones unless they are asked for; by keyset, the caller passes the `next` of a page."""
     values: dict[str, Any] = {"after": after, "most": most + 1, **wanted.lanes}
     if wanted.state is not None:
         rows = await getattr(sql, f"few_{wanted.state}")(session, bound=FEW + 1, **values)

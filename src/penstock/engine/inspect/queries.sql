@@ -13,13 +13,13 @@ job.run_at, job.enqueued_at, job.worker_id, job.progress, job.error ->> 'message
 ))
 
 -- name: walk_jobs
--- All states, or one that many are in: by number, through a bounded number of jobs. The join comes last, so that the walk ends
+-- All live jobs, or a state that many are in: by id, through a bounded number of jobs. The join comes last, so that the walk ends
 -- with the last job of the page.
 select
   -- include: queries.sql shown
 from (
   select * from (select * from penstock.jobs where id > :after order by id limit :window::int) as near
-  where (:state::text is null or state = :state::text::penstock.job_state) and
+  where case when :state::text is null then state <> 'dead' else state = :state::text::penstock.job_state end and
     -- include: queries.sql wanted
   order by id limit :most::int
 ) as job
