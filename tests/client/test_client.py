@@ -177,6 +177,7 @@ async def test_a_documents_life(call: ClientCalls, served: ServedProduct) -> Non
     assert found.hits[0].highlights
     assert (await call(lambda c: c.status(collection="mill"))).documents["ready"] == 1
 
+    assert (await call(lambda c: c.documents.dismiss(broken.id))).dismissed_at is not None
     assert not (await call(lambda c: c.documents.retry(broken.id))).is_over
     assert (await call(lambda c: c.documents.cancel(broken.id))).status == "failed"
     with pytest.raises(api.Refused):

@@ -156,6 +156,7 @@ ROUTES = [
     Route("POST", f"{DOCUMENT}/link", "read", at("/api/documents/{letter}/link")),
     Route("GET", f"{DOCUMENT}/receipt", "read", at("/api/documents/{gone}/receipt")),
     Route("GET", "/api/receipts", "read", at("/api/receipts"), 200, 403),
+    Route("POST", f"{DOCUMENT}/dismiss", "write", at("/api/documents/{broken}/dismiss")),
     Route("POST", f"{DOCUMENT}/retry", "write", at("/api/documents/{broken}/retry")),
     Route("POST", f"{DOCUMENT}/cancel", "write", at("/api/documents/{waiting}/cancel")),
     Route("POST", f"{DOCUMENT}/restore", "write", at("/api/documents/{letter}/restore")),

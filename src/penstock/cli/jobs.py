@@ -271,7 +271,9 @@ def resume(queue: Queue = "", kind: KindName = "", fairness_key: FairnessKey = "
     if as_json:
         print_json({"resumed": resumed, "what": what, "name": name})
     else:
-        typer.echo(f"The {_spoken(what)} {name} is resumed." if resumed else f"The {_spoken(what)} {name} was not paused.")
+        typer.echo(
+            f"The {_spoken(what)} {name} is resumed." if resumed else f"The {_spoken(what)} {name} was not paused."
+        )
 
 
 def _spoken(what: str) -> str:

@@ -233,6 +233,7 @@ class Document(Result):
     changed_at: datetime | None = None
     prepared_at: datetime | None = None
     deleted_at: datetime | None = None
+    dismissed_at: datetime | None = None
 
     @property
     def is_over(self) -> bool:

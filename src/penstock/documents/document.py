@@ -42,6 +42,9 @@ class Document:
     changed_at: datetime
     prepared_at: datetime | None
     deleted_at: datetime | None
+    dismissed_at: Annotated[
+        datetime | None, Field(description="failed: when it was taken off the list of unread documents.")
+    ]
     media_type: Annotated[str | None, Field(description="By its content, not by its name; null until it was read.")]
     title: str | None
     pages: int | None
@@ -136,6 +139,18 @@ class TimelineEntry:
     def as_json(self) -> dict[str, Any]:
         seconds = None if self.after is None else self.after.total_seconds()
         return {"at": self.at, "event": self.event, "details": self.details, "after_seconds": seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadDocument:
+    """A document that could not be read because of its content: replace it, or dismiss it."""
+
+    id: int
+    collection: str
+    name: str
+    cause: Annotated[str, Field(description="The class of the error: Encrypted, Corrupt, Unsupported, …")]
+    reason: str
+    failed_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ select
   -- include: fragments.sql status
   as status,
   document.parent_id as parent, document.depth, document.uploaded_by, document.metadata, document.media_type,
-  document.error, document.created_at, document.changed_at, document.deleted_at,
+  document.error, document.created_at, document.changed_at, document.deleted_at, document.dismissed_at,
   document.job_id as job, document.version_id, document.live_id,
   job.progress, job.attempt,
   coalesce(newest.number, jsonb_array_length(receipt.contents), 0) as version,
