@@ -64,7 +64,7 @@ async def test_a_full_disk_is_removed_by_moving_to_another_one(
     application.environ["PENSTOCK_BLOBS__FOLDER"] = str(small_disk)
     [finding] = await full_disks(application)
     assert finding.evidence["folder"] == str(small_disk)
-    assert "Penstock makes no room by itself" in finding.sentence
+    assert "Penstock does not free space" in finding.sentence
     larger = tmp_path / "larger"
     larger.mkdir()
     _, left = await obey_in_a_shell(application, finding, {"/…": str(larger)})
@@ -124,7 +124,7 @@ async def test_clocks_that_differ(application: Application) -> None:
     await application.run("update penstock.test_clock set shift = interval '61 minutes'")
     finding = await found(application, "clock-skew")
     assert "The clock of the database is 1 h ahead of that of this machine" in finding.sentence
-    assert "Penstock sets no clock: set the one that is wrong, on its machine" in finding.sentence
+    assert "Penstock does not set clocks: correct the wrong one on its machine" in finding.sentence
     said, left = await obey_in_a_shell(application, finding)
     assert "clock-skew" in [one["name"] for one in left]
     ours, theirs = (datetime.fromisoformat(line).replace(tzinfo=None) for line in said.splitlines()[-2:])
@@ -231,7 +231,7 @@ async def test_a_limit_whose_permits_are_all_in_use(application: Application) ->
     assert row["permits"] == 2, "what a person has chosen is not undone by who joins"
     code, said = await application.penstock("limits", "set", "scanner", "0")
     assert code == 2, said
-    assert "(set by hand)" in (await application.penstock("limits"))[1]
+    assert "(set by hand)" in (await application.penstock("limits", "list"))[1]
     assert (await application.ask("limits", "reset", "scanner"))["reset"]
 
 
@@ -250,12 +250,60 @@ async def test_a_language_model_that_nobody_has(application: Application) -> Non
         await application.until_state(job, "done")
 
 
+# -- urgency and acknowledgement ----------------------------------------------------------------------------------
+
+
+async def test_the_most_urgent_comes_first(application: Application) -> None:
+    await application.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
+    await application.run("update penstock.schedules set retired_at = penstock.now()")
+    await application.client.pause(kind="greet", reason="the printer burns")
+    found = [(one["name"], one["severity"]) for one in (await application.ask("doctor", code=1))["findings"]]
+    assert found == [("no-worker", "urgent"), ("paused", "warning"), ("schedule-retired", "note")]
+
+
+async def test_an_acknowledged_finding_is_not_a_problem_until_its_time_is_over(application: Application) -> None:
+    await application.worker()
+    await application.client.pause(kind="greet", reason="the printer burns")
+    code, said = await application.penstock("doctor", "acknowledge", "pause")
+    assert (code, said) == (2, "Finding pause does not exist now. Did you mean paused? `penstock doctor` shows all.\n")
+    code, said = await application.penstock("doctor", "acknowledge", "paused", "--for", "2h")
+    assert (code, said.startswith("1 finding paused acknowledged until ")) == (0, True), said
+    answer = await application.ask("doctor")
+    [finding] = answer["findings"]
+    assert (answer["healthy"], finding["acknowledged_by"]) == (True, "cli")
+    code, said = await application.penstock("doctor")
+    assert (code, "warning: paused (acknowledged until " in said, said.endswith("\nNo problems found.\n")) == (
+        0,
+        True,
+        True,
+    )
+    assert (await application.penstock("status"))[1].endswith("\nNo problems found.\n")
+
+    await application.client.pause(kind="rest", reason="another one")
+    changed = {one["subject"]: one for one in (await application.ask("doctor", code=1))["findings"]}
+    assert [name for name, one in changed.items() if one["acknowledged_until"] is None] == ["kind/rest"]
+    await application.client.resume(kind="rest")
+    await application.run("update penstock.acknowledgements set until = penstock.now()")
+    assert (await application.ask("doctor", code=1))["findings"][0]["acknowledged_until"] is None
+    assert (await application.ask("doctor", "acknowledge", "paused"))["acknowledged"][0]["name"] == "paused"
+    assert len(await application.run("select from penstock.acknowledgements")) == 1
+
+
+async def test_more_of_an_acknowledged_finding_is_a_problem(application: Application) -> None:
+    await application.worker()
+    await application.until_state(await application.enqueue("read", n=1), "dead")
+    await application.ask("doctor", "acknowledge", "dead-jobs")
+    assert (await application.ask("doctor"))["findings"][0]["count"] == 1
+    await application.until_state(await application.enqueue("read", n=2), "dead")
+    assert (await application.ask("doctor", code=1))["findings"][0]["acknowledged_until"] is None
+
+
 # -- schedules ----------------------------------------------------------------------------------------------------
 
 
 async def test_a_schedule_that_is_paused(application: Application) -> None:
     await application.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
-    assert (await application.penstock("schedule", "pause", "hourly"))[0] == 0
+    assert (await application.penstock("schedules", "pause", "hourly"))[0] == 0
     finding = await found(application, "schedule-paused")
     await obey(application, finding)
     await vanished(application, "schedule-paused")
@@ -333,10 +381,26 @@ async def test_what_is_safe_is_fixed_and_the_rest_is_told(application: Applicati
     await application.run("alter table penstock.jobs set (autovacuum_enabled = off)")
     await application.client.pause(kind="greet", reason="the printer burns")
     answer = await application.ask("doctor", "--fix", code=1)
-    assert {one["name"] for one in answer["fixed"]} == {"schedule-retired", "unguarded", "autovacuum-off"}
+    assert {one["name"] for one in answer["fixes"] if one["fixed"]} == {
+        "schedule-retired",
+        "unguarded",
+        "autovacuum-off",
+    }
     assert {one["name"] for one in answer["findings"]} == {"no-worker", "paused"}, "a pause is somebody's decision"
     code, said = await application.penstock("doctor", "--fix")
     assert (code, "Fixed" in said) == (1, False), said
+
+
+async def test_what_could_not_be_fixed_is_not_called_fixed(application: Application) -> None:
+    settings = application.client.settings
+    retired = Finding("schedule-retired", "", "", {"name": "hourly", "fairness_key": "_system"})
+    stale = Finding("checks-stale", "", "penstock schedules run check-documents")
+    gone = Finding("bloat", "", "", {"name": "none"})
+    assert [each.sentence for each in await fix(settings, [retired, stale, gone])] == [
+        "Could not fix schedule-retired: The schedule hourly of the fairness key _system was removed meanwhile.",
+        "Could not fix checks-stale: The schedule check-documents does not exist: start a worker that declares it.",
+        "Could not fix bloat: The table none does not exist any more.",
+    ]
 
 
 async def test_statistics_are_refreshed(application: Application) -> None:
@@ -366,9 +430,9 @@ async def test_checks_that_nobody_ran_are_put_in_the_queue(application: Applicat
     await application.client.add_schedule(
         "check-invariants", "every 10m", Kind("check_invariants", anything, "upkeep")()
     )
-    finding = Finding("invariants-stale", "", "penstock schedule run check-invariants")
+    finding = Finding("invariants-stale", "", "penstock schedules run check-invariants")
     [fixed] = await fix(application.client.settings, [finding])
-    assert re.fullmatch(r"Put job \d+ of the schedule check-invariants in the queue\.", fixed.said)
+    assert re.fullmatch(r"Enqueued job \d+ of the schedule check-invariants\.", fixed.said)
     assert await application.run("select from penstock.jobs")
 
 

@@ -173,14 +173,9 @@ async def _read_workers(session: Session) -> dict[MetricDescription, Samples]:
     [lately] = await sql.count_workers_lately(session, most=MOST)
     return {
         WORKERS: [((), await count_workers(session))],
-        SERVING: [((), await count_serving(session))],
+        SERVING: [((), await engine.count_serving(session, PREPARE))],
         WORKERS_LATELY: _by_label(dict(lately)),
     }
-
-
-async def count_serving(session: Session) -> int:
-    """The workers that would take a document."""
-    return await engine.count_serving(session, PREPARE)
 
 
 async def _read_documents(session: Session) -> dict[MetricDescription, Samples]:

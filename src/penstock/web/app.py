@@ -6,7 +6,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.routing import BaseRoute
 
 from penstock import __version__
-from penstock.operations import FleetGauges
+from penstock.operations import ApiCheck, FleetGauges
 from penstock.product import Product
 from penstock.web import health, pages
 from penstock.web.api import (
@@ -51,7 +51,7 @@ def make_app(product: Product) -> FastAPI:
     app.state.authenticator = Authenticator(product.app.database, product.settings.api)
     app.state.gauges = FleetGauges(product.app.database)
     app.state.inbox_capacity = sources.InboxCapacity(product)
-    app.state.readiness = health.Readiness(product.app.database, product.settings.api.stale_after)
+    app.state.readiness = health.Readiness(ApiCheck(product.app.database, stale_after=product.settings.api.stale_after))
     app.state.overview_cache = OverviewCache()
     app.state.changes = events.Changes(product.app.database)
     app.router.routes.extend(_all_routes())
