@@ -79,7 +79,7 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
         "less than 256 MB, or 5 % of a disk of less than 400 GB, is free",
         "free space, or a folder of another disk",
     ),
-    ("storage-away", "a disk or the blob store cannot be read, or does not answer within 2 s", "`df -h`"),
+    ("storage-away", "a disk or the blob store cannot be read, or does not answer in time", "`df -h`"),
     ("blobs-unwritable", "documents cannot be written to the folder or bucket", "another folder, or its options"),
 )
 

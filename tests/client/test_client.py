@@ -220,7 +220,18 @@ async def test_health(call: ClientCalls) -> None:
     assert (await call(lambda c: c.live())).status == "live"
     ready = await call(lambda c: c.ready())
     assert ready.status == "not ready"
-    assert ready.problems[0].startswith("No live worker serves documents"), "an answer, and no error"
+    assert ready.problems[0].startswith("No worker is running"), "an answer, and no error"
+
+
+async def test_findings(call: ClientCalls) -> None:
+    [finding] = await call(lambda c: c.fleet.findings())
+    assert (finding.name, finding.severity, finding.acknowledged_until) == ("no-worker", "urgent", None)
+    [acknowledged] = await call(lambda c: c.fleet.acknowledge("no-worker", seconds=60))
+    assert acknowledged.acknowledged_until is not None
+    [finding] = (await call(lambda c: c.status())).findings
+    assert finding.acknowledged_until == acknowledged.acknowledged_until
+    with pytest.raises(api.NotFound):
+        await call(lambda c: c.fleet.acknowledge("none"))
 
 
 async def test_too_much(call: ClientCalls) -> None:

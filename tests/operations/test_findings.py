@@ -14,7 +14,7 @@ from penstock.operations import Finding, doctor, examine, fix
 from penstock.operations.doctor.finding import SAFE
 from penstock.operations.doctor.fixes import FIXES
 from penstock.settings import Settings
-from tests.application import SOURCE, Application, anything
+from tests.application import SOURCE, Application, address_of, anything, fetch
 from tests.engine.conftest import JobQueue
 from tests.models.chat import chatting
 from tests.operations.advice import found, obey, obey_in_a_shell, vanished
@@ -94,6 +94,15 @@ async def test_a_full_disk_is_removed_by_enlarging_it(application: Application, 
     assert finding.evidence["what"] == "scratch"
     subprocess.run(["mount", "-o", "remount,size=1g", str(small_disk)], check=True)
     assert await full_disks(application) == []
+
+
+async def test_a_worker_with_a_full_disk_is_not_ready(application: Application, small_disk: Path) -> None:
+    application.environ["TMPDIR"] = str(small_disk)
+    worker = await application.worker("--port", "0", place="")
+    await worker.until("worker started")
+    status, said = await fetch(address_of(worker), "/health/ready")
+    assert (status, f"free at {small_disk}" in said) == (503, True), said
+    assert (await fetch(address_of(worker), "/health/live"))[0] == 200
 
 
 async def full_disks(application: Application) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""`read_status`, of `penstock status` and `/api/status`: counts, the findings of doctor, and documents that could not be read."""
+"""`read_status`, of `penstock status` and `/api/status`: counts, findings of doctor, documents that could not be read."""
 
 from datetime import timedelta
 
@@ -78,7 +78,7 @@ async def test_a_long_wait(document_queue: DocumentQueue) -> None:
 
 
 async def fail(document_queue: DocumentQueue, name: str, cause: str, message: str, **where: str) -> int:
-    accepted = await document_queue.add(name, name.encode(), **where)  # type: ignore[arg-type]
+    accepted = await document_queue.add(name, name.encode(), **where)
     await document_queue.bury(await document_queue.claim_one(), cause, message)
     return accepted.id
 

@@ -17,13 +17,43 @@ class Sent(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Finding(Result):
+    """A finding of `penstock doctor`: a problem and the command that fixes it, or a note."""
+
+    name: str
+    severity: str = ""
+    sentence: str = ""
+    command: str = ""
+    evidence: Json = field(default_factory=dict)
+    subject: str = ""
+    count: int = 0
+    fixable: bool = False
+    acknowledged_until: datetime | None = None
+    acknowledged_by: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadDocument(Result):
+    """A document that could not be read because of its content: replace it, or dismiss it."""
+
+    id: int
+    collection: str = ""
+    name: str = ""
+    cause: str = ""
+    reason: str = ""
+    failed_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Status(Result):
-    """Counts, workers, and what is wrong."""
+    """Counts, workers, findings, and documents that could not be read."""
 
     documents: Json = field(default_factory=dict)
     jobs: Json = field(default_factory=dict)
     workers: list[Json] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    unread: list[UnreadDocument] = field(default_factory=list)
+    unread_count: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from penstock.client.fleet_models import (
     Cause,
     ChangedJobs,
     DeadJob,
+    Finding,
     InboxMessage,
     Job,
     Key,
@@ -357,7 +358,7 @@ class AsyncJobs:
 
 
 class AsyncFleet:
-    """Who works, and what runs by the clock."""
+    """Workers, limits, schedules and findings. Operators only."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
@@ -373,6 +374,17 @@ class AsyncFleet:
     async def close_breaker(self, limit: str) -> LimitState:
         """Let calls through again without waiting for a probe."""
         return decode(LimitState, await self._transport.ask("POST", "/api/limits/{limit}/close", at={"limit": limit}))
+
+    async def findings(self) -> builtins.list[Finding]:
+        """The findings of `penstock doctor`, the most urgent first."""
+        return decode_list(Finding, await self._transport.ask("GET", "/api/findings"))
+
+    async def acknowledge(self, finding: str, *, seconds: int = 86_400) -> builtins.list[Finding]:
+        """Acknowledge the findings of a name: not a problem until they change, or until the time is over."""
+        answer = await self._transport.ask(
+            "POST", "/api/findings/{finding}/acknowledge", at={"finding": finding}, query={"seconds": seconds}
+        )
+        return decode_list(Finding, answer)
 
     async def schedules(self) -> builtins.list[Schedule]:
         """What runs by which rule."""

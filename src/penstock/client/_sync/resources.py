@@ -13,6 +13,7 @@ from penstock.client.fleet_models import (
     Cause,
     ChangedJobs,
     DeadJob,
+    Finding,
     InboxMessage,
     Job,
     Key,
@@ -350,7 +351,7 @@ class Jobs:
 
 
 class Fleet:
-    """Who works, and what runs by the clock."""
+    """Workers, limits, schedules and findings. Operators only."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -366,6 +367,17 @@ class Fleet:
     def close_breaker(self, limit: str) -> LimitState:
         """Let calls through again without waiting for a probe."""
         return decode(LimitState, self._transport.ask("POST", "/api/limits/{limit}/close", at={"limit": limit}))
+
+    def findings(self) -> builtins.list[Finding]:
+        """The findings of `penstock doctor`, the most urgent first."""
+        return decode_list(Finding, self._transport.ask("GET", "/api/findings"))
+
+    def acknowledge(self, finding: str, *, seconds: int = 86_400) -> builtins.list[Finding]:
+        """Acknowledge the findings of a name: not a problem until they change, or until the time is over."""
+        answer = self._transport.ask(
+            "POST", "/api/findings/{finding}/acknowledge", at={"finding": finding}, query={"seconds": seconds}
+        )
+        return decode_list(Finding, answer)
 
     def schedules(self) -> builtins.list[Schedule]:
         """What runs by which rule."""

@@ -67,8 +67,8 @@ class Finding:
     count: Annotated[int, Field(description="How many things are affected, if more of them are news; else 0.")] = 0
     acknowledged_until: datetime | None = None
     acknowledged_by: str = ""
-    severity: Severity = field(init=False)
-    fixable: Annotated[bool, Field(description="Whether `penstock doctor --fix` may fix it.")] = field(init=False)
+    severity: Severity = "urgent"  # this and the next follow from the name
+    fixable: Annotated[bool, Field(description="Whether `penstock doctor --fix` may fix it.")] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "severity", severity_of(self.name))

@@ -1,7 +1,7 @@
 """The faults of one process, for its `/health/ready`: database, disks, blob store, lease, and for the API also the workers.
 
-The answer is read at most once in `FRESH` seconds, however many clients ask, and takes at most `WITHIN` seconds: also while the
-database or a disk does not answer. A bucket is probed once in `BUCKET_FRESH` seconds.
+The answer is good for a moment (`fresh`), however many clients ask, and takes at most 2.5 seconds, also while the database
+or a disk does not answer. Disks are read once in `STORAGE_FRESH` seconds, a bucket is probed once in `BUCKET_FRESH` seconds.
 """
 
 import asyncio
@@ -23,13 +23,15 @@ from penstock.telemetry import log, mask
 from penstock.text import span
 
 WITHIN = 2.0  # seconds: a probe must not wait for the deadline of a whole call
-FRESH = 1.0  # seconds for which an answer is good
+DISKS_WITHIN = 0.5  # seconds, after the database
 STORAGE_FRESH = 5.0
 BUCKET_FRESH = 60.0
 
 
 class ProcessCheck(ABC):
     """The faults of this process. `documents`: it stores or reads documents."""
+
+    fresh = 1.0  # seconds for which an answer is good
 
     def __init__(self, database: Database, *, documents: bool, least_free: int = LEAST_FREE) -> None:
         self._database = database
@@ -45,15 +47,18 @@ class ProcessCheck(ABC):
 
     async def findings(self) -> list[Finding]:
         async with self._checking:
-            if time.monotonic() - self._checked_at > FRESH:
-                found, disks, blobs = await asyncio.gather(
-                    self._ask_database(), self._disks.findings(WITHIN), self._blobs.findings(WITHIN)
-                )
-                self._last = [*found, *disks, *blobs]
+            if time.monotonic() - self._checked_at > self.fresh:
+                found, blobs = await asyncio.gather(self._ask_database_and_disks(), self._blobs.findings(WITHIN))
+                self._last = [*found, *blobs]
                 self._checked_at = time.monotonic()
                 for finding in self._last:
                     log.warning("not ready", finding=finding.name, problem=finding.sentence)
         return self._last
+
+    async def _ask_database_and_disks(self) -> list[Finding]:
+        """One after the other: the database knows one of the folders."""
+        found = await self._ask_database()
+        return [*found, *await self._disks.findings(DISKS_WITHIN)]
 
     async def _ask_database(self) -> list[Finding]:
         try:
@@ -98,6 +103,8 @@ class ApiCheck(ProcessCheck):
 class WorkerCheck(ProcessCheck):
     """The faults of a worker process: also, that it has lost its lease."""
 
+    fresh = 0.1  # a worker that has lost its lease soon joins again
+
     def __init__(self, database: Database, worker: Worker, *, documents: bool) -> None:
         super().__init__(database, documents=documents)
         self._worker = worker
@@ -134,7 +141,7 @@ class SlowCheck:
             self._reading = asyncio.ensure_future(self._read())
         done, _ = await asyncio.wait({self._reading}, timeout=within)
         if not done:
-            return [_storage_away(f"The disks or the blob store did not answer within {within:.0f} s.")]
+            return [_storage_away(f"The disks or the blob store did not answer within {within:g} s.")]
         reading, self._reading = self._reading, None
         try:
             self._last = reading.result()
