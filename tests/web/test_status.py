@@ -16,6 +16,7 @@ from penstock.engine.fleet import Registration, register
 from penstock.operations import ApiCheck
 from penstock.operations.doctor import disk, process
 from penstock.web.health import PUBLIC, Readiness
+from penstock.web.server import request_seconds
 from tests.web.conftest import Answer, Api
 
 
@@ -53,6 +54,32 @@ async def test_every_metric_that_is_described_is_told(api: Api) -> None:
     assert 'penstock_documents_prepared_total{outcome="ready"}' in text
     assert 'penstock_documents_accepted_total{outcome="new"}' in text
     assert float(re.findall(r"^penstock_document_seconds_count (\S+)$", text, re.MULTILINE)[0]) >= 1
+
+
+async def test_requests_are_timed_by_route(api: Api) -> None:
+    """By the template of the route: the paths of documents would have no end."""
+    await api.make("mill")
+    samples = prometheus_samples()
+    assert (await api.get("/api/collections/mill")).status == 200
+    assert (await api.get("/api/collections/none")).status == 404
+    assert (await api.get("/api/no/such/route")).status == 404
+    route = "/api/collections/{collection}"
+    changed = {labels: count - samples.get(labels, 0) for labels, count in prometheus_samples().items()}
+    assert {labels: count for labels, count in changed.items() if count} == {
+        (route, "GET", "2xx"): 1,
+        (route, "GET", "4xx"): 1,
+        ("other", "GET", "4xx"): 1,
+    }
+
+
+def prometheus_samples() -> dict[tuple[str, str, str], float]:
+    """The number of timed requests by route, method and status."""
+    [family] = request_seconds.collect()
+    return {
+        (each.labels["route"], each.labels["method"], each.labels["status"]): each.value
+        for each in family.samples
+        if each.name.endswith("_count")
+    }
 
 
 async def test_not_ready_without_a_worker_for_documents(api: Api) -> None:

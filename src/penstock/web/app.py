@@ -31,7 +31,7 @@ from penstock.web.middleware.errors import handle_problems
 from penstock.web.middleware.rate_limit import AddressLimits, RateLimits
 from penstock.web.middleware.request_body import RequestBodies
 from penstock.web.pages.overview import OverviewCache
-from penstock.web.server import UNTRACED, Tracing
+from penstock.web.server import UNTRACED, RequestTimes, Tracing
 
 
 def make_app(product: Product) -> FastAPI:
@@ -64,6 +64,7 @@ def make_app(product: Product) -> FastAPI:
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestBodies)
     app.add_middleware(Tracing)
+    app.add_middleware(RequestTimes)
     handle_problems(app)
     check_declared(app)
     return app
