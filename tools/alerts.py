@@ -13,7 +13,7 @@ from penstock.engine.metrics import LAG
 from penstock.operations import metrics
 from penstock.telemetry import MetricDescription, described
 
-CORRECTED = described["penstock_fanouts_mended_total"]
+FIXED = described["penstock_fanouts_fixed_total"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +234,8 @@ def _impossible() -> Iterator[Alert]:
         "`penstock schedules list` shows them: pause or remove all but one.",
     )
     yield Alert(
-        "PenstockFanoutCorrected",
-        f"sum(increase({CORRECTED.name}[1h])) > 0",
+        "PenstockFanoutFixed",
+        f"sum(increase({FIXED.name}[1h])) > 0",
         "0m",
         "critical",
         "A fan-out had a wrong count, which maintenance has corrected. This should be impossible.",

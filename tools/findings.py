@@ -52,6 +52,7 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     ("source-trouble", "a source does not answer", "fix it, then `penstock sources check SOURCE`"),
     ("source-late", "no worker reads a source", "`penstock worker`"),
+    ("source-unserved", "messages of a source that no running worker has in its settings", "`penstock worker`"),
     ("source-full", "so many messages of a source wait that it is not read further", "`penstock worker`"),
     ("invariant-violated", "something that must always be true is not", "`penstock why`, then `penstock invariants`"),
     ("invariants-stale", "the invariants were not checked for an hour", "`penstock schedules run check-invariants`"),

@@ -10,39 +10,14 @@ Opening it starts no child processes and loads no models: those come with the fi
 from types import TracebackType
 from typing import Any, Self
 
+from penstock import pipelines
 from penstock.blobs import BlobStore, open_store
-from penstock.documents import Inbox, Intake, Notifier, Packets
+from penstock.documents import FROM_API, Inbox, Intake, Notifier, Packets, message_kind
 from penstock.documents.deletion import POINTS_QUEUE
 from penstock.engine import Penstock
 from penstock.extraction import SandboxPool
 from penstock.fetch import Fetcher
 from penstock.models import Models
-from penstock.pipelines import (
-    CRAWL_QUEUE,
-    FACTS_QUEUE,
-    FACTS_SLOTS,
-    LLM_QUEUE,
-    MEMOS_QUEUE,
-    REDRIVE_QUEUE,
-    REDRIVE_SLOTS,
-    CheckDocuments,
-    ExtractFacts,
-    HandleMessage,
-    LlmRequests,
-    MakeMemos,
-    PrepareDocument,
-    PreparePacket,
-    PublishPoints,
-    ReconcileQdrant,
-    RedriveDeadLetters,
-    ReembedCollection,
-    ReindexCollection,
-    RemoveDocuments,
-    TidyDocuments,
-    Trigger,
-    declare_crawls,
-    model_limit,
-)
 from penstock.pipelines import LIMIT as QDRANT_LIMIT
 from penstock.search.qdrant import open_qdrant
 from penstock.settings import Settings
@@ -68,63 +43,66 @@ class Product:
         self.intake = Intake(self.app, self.store)
         self.inbox = Inbox(self.app, self.store)
         self.packets = Packets(self.app, self.store, self.intake)
-        preparing = PrepareDocument(self.app, self.store, self.sandboxes, self.models, self.notifier)
+        preparing = pipelines.PrepareDocument(self.app, self.store, self.sandboxes, self.models, self.notifier)
         for name in self.settings.models:
-            self.app.limit(model_limit(name), MODEL_CALLS)
-        self.llm = LlmRequests(self.app)
-        self.redrive = RedriveDeadLetters(self.app, self.notifier)
+            self.app.limit(pipelines.model_limit(name), MODEL_CALLS)
+        self.llm = pipelines.LlmRequests(self.app)
+        self.redrive = pipelines.RedriveDeadLetters(self.app, self.notifier)
         limits = self.settings.limits
         self.app.job(queue=QUEUE, timeout="1h", retries=3, max_queue_size=limits.waiting)(preparing.prepare_document)
         self.app.job(queue=QUEUE, timeout="1h", retries=3)(preparing.ocr_pages)
         preparing.ocr_call = self.app.kinds["ocr_pages"]
-        taking = HandleMessage(self.inbox, self.fetcher, self.packets, self.notifier)
-        self.app.job(queue=INBOX_QUEUE, timeout="1h", retries=5)(taking.take_message)
-        packing = PreparePacket(self.app, self.store, self.sandboxes, preparing, self.notifier)
+        taking = pipelines.HandleMessage(self.inbox, self.fetcher, self.packets, self.notifier)
+        for source in (FROM_API, *self.settings.sources):
+            self.app.job(name=message_kind(source), queue=INBOX_QUEUE, timeout="1h", retries=5)(taking.take_message)
+        packing = pipelines.PreparePacket(self.app, self.store, self.sandboxes, preparing, self.notifier)
         self.app.job(queue=QUEUE, timeout="6h", retries=3, max_queue_size=limits.waiting)(packing.prepare_packet)
-        declare_crawls(self.app, self.fetcher, self.sandboxes, self.intake, self.notifier)
-        removal = RemoveDocuments(self.app, self.store)
+        pipelines.declare_crawls(self.app, self.fetcher, self.sandboxes, self.intake, self.notifier)
+        removal = pipelines.RemoveDocuments(self.app, self.store)
         self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=3)(removal.remove_documents)
         removal.remove_call = self.app.kinds["remove_documents"]
-        upkeep = TidyDocuments(self.app, self.store, self.models, removal)
+        upkeep = pipelines.TidyDocuments(self.app, self.store, self.models, removal)
         self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(upkeep.tidy_documents)
         self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=3)(upkeep.fold_vectors)
         upkeep.fold_call = self.app.kinds["fold_vectors"]
-        reembedding = ReembedCollection(self.app, self.models)
+        reembedding = pipelines.ReembedCollection(self.app, self.models)
         self.app.job(queue=MODELS_QUEUE, timeout="3d", retries=10)(reembedding.reembed_collection)
         self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=10)(reembedding.forget_vectors)
         self.qdrant = open_qdrant(self.settings.qdrant)
         self._add_points(removal)
         self.app.schedule("tidy-documents", "every 1m", self.app.kinds["tidy_documents"](), overlap="skip")
-        self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(CheckDocuments(self.app, self.store).check_documents)
+        self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1)(
+            pipelines.CheckDocuments(self.app, self.store).check_documents
+        )
         self.app.schedule("check-documents", "every 5m", self.app.kinds["check_documents"](), overlap="skip")
-        self.facts = ExtractFacts(self.app, self.llm, self.models)
-        self.memos = MakeMemos(self.app, self.llm, self.models)
+        self.facts = pipelines.ExtractFacts(self.app, self.llm, self.models)
+        self.memos = pipelines.MakeMemos(self.app, self.llm, self.models)
         self.trigger = self._make_trigger()
 
-    def _make_trigger(self) -> Trigger | None:
+    def _make_trigger(self) -> pipelines.Trigger | None:
         """Publish accepted documents on the bus, if there is one."""
         if self.settings.bus.type == "off":
             return None
-        trigger = Trigger(self.app, UPKEEP_QUEUE)
+        trigger = pipelines.Trigger(self.app, UPKEEP_QUEUE)
         self.intake.trigger = trigger.note
         self.notifier.listeners.append(trigger.committed)
         return trigger
 
-    def _add_points(self, removal: RemoveDocuments) -> None:
+    def _add_points(self, removal: pipelines.RemoveDocuments) -> None:
         """The jobs of Qdrant. Without it they are declared, too: a job waits for a worker that has it."""
         chosen = self.settings.qdrant
         uses = {}
         if self.qdrant is not None:
             self.app.limit(QDRANT_LIMIT, chosen.permits, rest=QDRANT_REST)
             uses = {QDRANT_LIMIT: 1}
-        points = PublishPoints(self.app, self.qdrant, self.notifier, removal)
-        reindexing = ReindexCollection(self.app, self.qdrant)
+        points = pipelines.PublishPoints(self.app, self.qdrant, self.notifier, removal)
+        reindexing = pipelines.ReindexCollection(self.app, self.qdrant)
         self.app.job(queue=POINTS_QUEUE, timeout="1h", retries=10, uses=uses)(points.publish_points)
         self.app.job(queue=POINTS_QUEUE, timeout="1h", retries=10, uses=uses)(points.remove_points)
         self.app.job(queue=POINTS_QUEUE, timeout="1h", retries=10, uses=uses)(reindexing.forget_points)
         self.app.job(queue=MODELS_QUEUE, timeout="3d", retries=10)(reindexing.reindex_collection)
         self.app.job(queue=UPKEEP_QUEUE, timeout="6h", retries=10)(reindexing.drop_vector_index)
-        reconciling = ReconcileQdrant(self.app, self.qdrant)
+        reconciling = pipelines.ReconcileQdrant(self.app, self.qdrant)
         self.app.job(queue=UPKEEP_QUEUE, timeout="10m", retries=1, uses=uses)(reconciling.reconcile_points)
         if self.qdrant is not None:
             call = self.app.kinds["reconcile_points"]()
@@ -136,19 +114,19 @@ class Product:
 
     @property
     def slots(self) -> dict[str, int]:
-        """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
+        """The slots of each queue. Documents: enough to keep all sandboxes busy, few enough that their texts fit in memory."""
         documents = 4 * self.settings.extraction.children + 4
         return {
             QUEUE: documents,
             INBOX_QUEUE: 16,
             UPKEEP_QUEUE: 3,
-            REDRIVE_QUEUE: REDRIVE_SLOTS,
+            pipelines.REDRIVE_QUEUE: pipelines.REDRIVE_SLOTS,
             MODELS_QUEUE: 1,
             POINTS_QUEUE: self.settings.qdrant.permits if self.qdrant else 1,
-            LLM_QUEUE: self.llm.slots,
-            CRAWL_QUEUE: self.settings.crawl.at_once,
-            FACTS_QUEUE: FACTS_SLOTS,
-            MEMOS_QUEUE: self.settings.memos.at_once,
+            pipelines.LLM_QUEUE: self.llm.slots,
+            pipelines.CRAWL_QUEUE: self.settings.crawl.at_once,
+            pipelines.FACTS_QUEUE: pipelines.FACTS_SLOTS,
+            pipelines.MEMOS_QUEUE: self.settings.memos.at_once,
         }
 
     async def __aenter__(self) -> Self:

@@ -297,7 +297,7 @@ async def test_collections(application: Application) -> None:
     made = await application.ask("collections", "create", "mill", "--chunk-size", "500", "--chunk-overlap", "50")
     assert (made["name"], made["chunk_size"], made["chunk_overlap"]) == ("mill", 500, 50)
     code, said = await application.penstock("collections", "create", "mill")
-    assert (code, "There is a collection mill already" in said) == (2, True), said
+    assert (code, "Collection mill exists already" in said) == (2, True), said
     assert (await application.ask("collections", "set", "mill", "--ocr-language", "de"))["ocr_language"] == "de"
     assert (await application.ask("collections", "set", "mill"))["chunk_size"] == 500
     assert (await application.ask("collections", "rename", "mill", "water mill"))["name"] == "water mill"
@@ -306,7 +306,8 @@ async def test_collections(application: Application) -> None:
     assert await application.penstock("search", "anything") == (0, "Nothing was found.\n"), (
         "in a database without any document"
     )
-    assert await application.ask("collections", "delete", "water mill", "--yes") == {
+    assert await application.ask("collections", "delete", "water mill", "--now", "--yes") == {
         "collection": "water mill",
         "deleted": 0,
+        "restorable_until": None,
     }

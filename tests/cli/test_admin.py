@@ -48,9 +48,9 @@ async def test_create_list_and_revoke(environ: dict[str, str]) -> None:
         (("create", "ann", "--scope", "root"), "read, write and admin"),
         (("create", ""), "needs a name"),
         (("create", "ann", "--tenant", "Mill!"), "cannot be called"),
-        (("create", "ann", "--collection", "nowhere"), "no collection nowhere"),
+        (("create", "ann", "--collection", "nowhere"), "Collection nowhere does not exist"),
         (("create", "ann", "--expires", "never"), "--expires"),
-        (("revoke", "4711"), "no key 4711"),
+        (("revoke", "4711"), "Key 4711 does not exist"),
     ],
 )
 async def test_what_cannot_be(environ: dict[str, str], arguments: tuple[str, ...], words: str) -> None:
@@ -67,7 +67,7 @@ async def test_other_machines_need_a_key(environ: dict[str, str], command: str, 
     extra = {} if flags else {"PENSTOCK_API__HOST": "0.0.0.0"}
     code, said = await penstock(command, "--port", "0", *flags, **environ, **extra)
     assert code == 2, said
-    assert "penstock key create" in said
+    assert "penstock keys create" in said
     assert "Traceback" not in said
 
 

@@ -1,7 +1,9 @@
 """The tree of commands: sections, helps that stand alone, `help` and `--version`; run in this process."""
 
 import re
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 from penstock import __version__
 from penstock.cli.commands import SECTIONS, app
 
+ROOT = Path(__file__).parents[2]
 TREE = typer.main.get_command(app)
 
 
@@ -94,3 +97,21 @@ def test_the_words_of_the_field() -> None:
         for text in [command.help, *(getattr(each, "help", None) or "" for each in command.params)]
     ]
     assert [(name, text) for name, text in texts if wrong.search(text)] == []
+
+
+def test_every_command_that_is_advised_exists() -> None:
+    """In messages, pages, deploy files and examples: in backquotes or tags, or as the whole text."""
+    files = subprocess.check_output(
+        ["git", "ls-files", "src", "deploy", "examples", "tools", "dev"], cwd=ROOT, text=True
+    )
+    wrong = []
+    for name in files.splitlines():
+        if "/schema/" in name or not name.endswith((".py", ".html", ".yml", ".yaml", ".service", ".js", "dev")):
+            continue
+        for found in re.finditer(r"[`>\"']penstock ((?:[a-z]+ ?)+)", (ROOT / name).read_text()):
+            words = found[1].split()
+            command = TREE.commands.get(words[0])  # type: ignore[attr-defined]
+            below = getattr(command, "commands", None)
+            if command is None or (below and words[1:] and words[1] not in below):
+                wrong.append((name, found[1]))
+    assert wrong == []

@@ -51,7 +51,7 @@ async def test_limits(application: Application) -> None:
 
     waiting = await application.enqueue("read")
     _, said = await application.penstock("why", str(waiting))
-    assert "waits for ocr: its breaker is open since" in said
+    assert "waits for ocr: its breaker has been open since" in said
     assert await application.ask("limits", "close", "ocr") == {"limit": "ocr", "closed": True}
     await application.until_state(waiting, "dead")  # claimed again, and as bad as before
 

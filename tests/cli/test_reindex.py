@@ -32,7 +32,7 @@ async def test_there_and_back(database_url: DatabaseUrl, tmp_path: Path, stand_i
     code, said = await penstock("search", "corn", "--mode", "vectors", **environ)
     assert (code, "mill.txt" in said) == (0, True), said
     assert "cannot be reached" in said
-    assert "PostgreSQL looked through the vectors instead." in said
+    assert "PostgreSQL compared all vectors instead." in said
     await stand_in.start()
 
     code, said = await penstock(

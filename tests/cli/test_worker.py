@@ -145,7 +145,7 @@ async def test_the_port_tells_what_the_process_does(application: Application) ->
     await application.until_state(resting, "running")
     samples = await metrics(address)
     assert samples["penstock_job_attempts_total class= kind=greet outcome=done"] == 1
-    assert samples["penstock_job_attempts_total class=Permanent kind=read outcome=bury"] == 1
+    assert samples["penstock_job_attempts_total class=Permanent kind=read outcome=dead"] == 1
     assert samples["penstock_job_seconds_count kind=greet"] == 1
     assert samples["penstock_job_seconds_max kind=greet"] >= samples["penstock_job_seconds_min kind=greet"] > 0
     assert samples["penstock_handlers_running kind=rest"] == 1
@@ -193,7 +193,7 @@ async def test_not_ready_when_the_lease_is_lost(application: Application) -> Non
     await application.run("update penstock.workers set gone_at = penstock.now(), gone_why = 'its lease ended'")
     said = await until_status(address, 503)
     assert "The lease is lost, and other workers have the jobs: its lease ended" in said
-    await worker.until("joining the fleet anew")
+    await worker.until("joining the fleet again")
     await until_status(address, 200)
 
 

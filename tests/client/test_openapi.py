@@ -1,6 +1,6 @@
 """The classes of the client's results are those of the OpenAPI document, field by field: name, type, required.
 
-Which class stands for which answer is read from the client's own source: `decode(Document, await ….ask("GET", "/api/…"))`.
+Which class stands for which answer is read from the client's own source: `self._ask(Document, "GET", "/api/…")`.
 """
 
 import ast
@@ -47,10 +47,14 @@ def decoded() -> Iterator[tuple[str, str, str, str]]:
                     case ast.Call(func=ast.Attribute(attr="ask"), args=[ast.Constant(method), ast.Constant(route)]):
                         routes.append((method, route))
                     case ast.Call(
-                        func=ast.Attribute(attr="pages"),
-                        args=[ast.Constant(method), ast.Constant(route), ast.Name(kind)],
+                        func=ast.Attribute(attr="_ask"),
+                        args=[ast.Name(kind), ast.Constant(method), ast.Constant(route)],
                     ):
-                        yield str(kind), "page", str(method), str(route)
+                        yield str(kind), "one", str(method), str(route)
+                    case ast.Call(func=ast.Attribute(attr="_ask_list"), args=[ast.Name(kind), ast.Constant(route)]):
+                        yield str(kind), "list", "GET", str(route)
+                    case ast.Call(func=ast.Attribute(attr="pages"), args=[ast.Name(kind), ast.Constant(route)]):
+                        yield str(kind), "page", "GET", str(route)
                     case ast.Call(func=ast.Name("decode"), args=[ast.Name(kind), _]):
                         forms.append((kind, "one"))
                     case ast.Call(func=ast.Name("decode_list"), args=[ast.Name(kind), ast.Await() | ast.Name()]):

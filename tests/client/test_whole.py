@@ -18,11 +18,21 @@ def spoken() -> set[tuple[str, str]]:
     for path in SOURCE.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             match node:
-                case ast.Call(
-                    func=ast.Attribute(attr="ask" | "stream" | "pages"),
-                    args=[ast.Constant(str(method)), ast.Constant(str(route)), *_],
+                case (
+                    ast.Call(
+                        func=ast.Attribute(attr="ask" | "stream"),
+                        args=[ast.Constant(str(method)), ast.Constant(str(route))],
+                    )
+                    | ast.Call(
+                        func=ast.Attribute(attr="_ask"), args=[_, ast.Constant(str(method)), ast.Constant(str(route))]
+                    )
                 ):
                     routes.add((method, route))
+                case (
+                    ast.Call(func=ast.Attribute(attr="_ask_list" | "pages"), args=[_, ast.Constant(str(route))])
+                    | ast.Call(func=ast.Attribute(attr="whole"), args=[ast.Constant(str(route)), _])
+                ):
+                    routes.add(("GET", route))
                 case _:
                     pass
     return routes

@@ -12,6 +12,7 @@ from penstock.documents import (
     count_documents,
     create_collection,
     delete_document,
+    find_collection,
     find_document,
     keep_pages,
     list_chunks,
@@ -63,8 +64,25 @@ async def test_counts_lists_and_documents_agree(document_queue: DocumentQueue) -
     while await compact_tallies(document_queue.app.database):
         pass
     assert await count_documents(document_queue.app) == expected
-    await create_collection(document_queue.app, "empty")
+    empty = await create_collection(document_queue.app, "empty")
     assert await count_documents(document_queue.app, "empty") == dict.fromkeys(STATES, 0)
+    assert await count_documents(document_queue.app, among=[]) == dict.fromkeys(STATES, 0)
+    files = await find_collection(document_queue.app, "files")
+    assert await count_documents(document_queue.app, among=[files.id, empty.id]) == expected
+
+
+async def test_what_is_not_ready_is_counted_to_a_bound(document_queue: DocumentQueue) -> None:
+    await fill(document_queue)
+    await create_collection(document_queue.app, "others")
+    for number in range(3):
+        await document_queue.add(f"more {number}", collection="others")
+    few = await count_documents(document_queue.app, most=2)
+    assert few["queued"] + few["processing"] == 2
+    assert few["failed"] == 2
+    assert few["deleted"] == 1
+    all_of_them = await count_documents(document_queue.app, most=5)
+    assert all_of_them == await count_documents(document_queue.app)
+    assert all_of_them["queued"] + all_of_them["processing"] == 5
 
 
 async def test_lists_go_by_keyset(document_queue: DocumentQueue) -> None:
@@ -76,7 +94,7 @@ async def test_lists_go_by_keyset(document_queue: DocumentQueue) -> None:
         seen += [each.id for each in page]
     assert seen == made
     assert await list_documents(document_queue.app, parent=made[0]) == []
-    with pytest.raises(BadValue, match="no status 'lost'"):
+    with pytest.raises(BadValue, match="'lost' is not a status"):
         await list_documents(document_queue.app, status="lost")
     with pytest.raises(NotFound, match="Collection nowhere"):
         await list_documents(document_queue.app, collection="nowhere\0")
@@ -181,7 +199,7 @@ async def test_there_is_no_text_before_it_is_ready(document_queue: DocumentQueue
     made = await document_queue.add()
     with pytest.raises(NotFound, match="is queued: it has no text"):
         [piece async for piece in read_text(document_queue.app, made.id)]
-    with pytest.raises(NotFound, match="no document 999"):
+    with pytest.raises(NotFound, match="Document 999 does not exist"):
         await list_pages(document_queue.app, 999)
     with pytest.raises(NotFound):
         await list_events(document_queue.app, 2**80)

@@ -1,5 +1,7 @@
 """Documents that failed because of their content: their list, and their dismissal."""
 
+from typing import Any
+
 import pytest
 
 from penstock.documents import UNREADABLE, UnreadDocument, dismiss_document, list_unread, retry_document
@@ -7,9 +9,9 @@ from penstock.errors import NotFound, WrongState
 from tests.documents.conftest import DocumentQueue
 
 
-async def unread(document_queue: DocumentQueue, *, most: int = 10, **where: str) -> list[UnreadDocument]:
+async def unread(document_queue: DocumentQueue, **where: Any) -> list[UnreadDocument]:
     async with document_queue.app.database.pool.session() as session:
-        return (await list_unread(session, most=most, **where))[0]
+        return (await list_unread(session, most=10, **where))[0]
 
 
 async def fail(document_queue: DocumentQueue, name: str, cause: str = "Encrypted", **where: str) -> int:
@@ -42,6 +44,7 @@ async def test_only_failures_of_content_are_unread(document_queue: DocumentQueue
     assert ([each.id for each in listed], count) == ([second], 2)
     assert await unread(document_queue, collection="other") == []
     assert await unread(document_queue, tenant="other") == []
+    assert await unread(document_queue, among=[]) == []
     assert len(await unread(document_queue, tenant="default", collection="files")) == 2
 
 

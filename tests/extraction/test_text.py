@@ -1,5 +1,6 @@
 """Plain formats: encodings, Markdown, tables, JSON, notebooks."""
 
+import io
 import json
 import time
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from penstock.errors import Suspicious, TooMuch
 from penstock.extraction.result import MARKS
 from penstock.extraction.text_formats.encoding import decode
+from penstock.extraction.text_formats.text import read_text
 from tests.extraction import sample_files
 
 _GERMAN = "Die Pumpe läuft weiter, auch über Nacht; größere Störungen meldet sie früh."
@@ -40,6 +42,52 @@ _POLISH = "Zażółć gęślą jaźń. Pompa działa całą noc, a rano inżynie
 )
 def test_encodings_are_found(text: str, encoding: str) -> None:
     assert decode(text.encode(encoding)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("café", "latin-1"),
+        ("é", "latin-1"),
+        ("Öl", "latin-1"),
+        ("GRÖSSE", "latin-1"),
+        ("naïve crème brûlée", "latin-1"),
+        ("¿Qué tal, Señor Núñez?", "latin-1"),
+        ("smørrebrød", "latin-1"),
+        ("“quoted”", "cp1252"),
+        ("10 €", "cp1252"),
+        ("© 2024 Müller", "cp1252"),
+        ("5 µm ± 2", "cp1252"),
+        ("Žluťoučký kůň", "cp1250"),
+        ("zażółć", "cp1250"),
+        ("Łódź", "iso8859-2"),
+        ("Привет, мир", "cp1251"),
+        ("ПРИВЕТ", "cp1251"),
+        ("насос", "koi8-r"),
+        ("Η αντλία", "cp1253"),
+        ("日本語テキスト", "shift_jis"),
+    ],
+)
+def test_the_encoding_of_a_short_text_is_found(text: str, encoding: str) -> None:
+    assert decode(text.encode(encoding)) == text
+
+
+def test_bytes_that_cannot_be_decoded_are_a_gap() -> None:
+    document = read_text(io.BytesIO("Насос ".encode() * 20 + b"\xff"), "text/plain", {})
+    assert document.pages[0].text.count("\ufffd") == 1
+    [gap] = document.gaps
+    assert gap.reason == "1 character could not be decoded: save the file as UTF-8 and add it again"
+
+
+@given(st.binary(max_size=60))
+def test_no_byte_is_lost_in_silence(raw: bytes) -> None:
+    document = read_text(io.BytesIO(raw), "text/plain", {})
+    lost = sum(page.text.count("\ufffd") for page in document.pages) > raw.count("\ufffd".encode())
+    assert not lost or document.gaps
+
+
+def test_a_replacement_character_of_the_file_is_no_gap() -> None:
+    assert read_text(io.BytesIO("what? \ufffd".encode()), "text/plain", {}).gaps == []
 
 
 @pytest.mark.parametrize("encoding", ["cp1253", "iso8859-9", "gb18030"])

@@ -62,11 +62,11 @@ class FactsReading:
         return [await self.product.app.result(job, timeout="30s") for job in jobs]
 
     async def facts(self, document: int) -> list[ShownFact]:
-        return await self.product.app.database.pool.repeat(lambda session: list_facts(session, document, most=1000))
+        return await self.product.app.database.pool.repeat(list_facts, document, most=1000)
 
     async def status(self) -> ExtractionStatus:
         collection, digest = await self.collection(), self.product.facts.config.digest
-        return await self.product.app.database.pool.repeat(lambda session: show_status(session, collection, digest))
+        return await self.product.app.database.pool.repeat(show_status, collection, digest)
 
     async def find(self, question: str, **options: Any) -> FoundFacts:
         one = await self.collection()

@@ -69,7 +69,7 @@ async def test_a_conversation_becomes_memos_with_their_messages(
         earlier = [line for line in lines_of(second) if "number" not in line]
         assert [line["text"] for line in earlier] == ["Good morning!", "The gate is of oak."]
         assert await check(product) == 0, "there is nothing new"
-        [stream] = await product.app.database.pool.repeat(lambda session: list_streams(session, tenant="default"))
+        [stream] = await product.app.database.pool.repeat(list_streams, tenant="default")
         assert (stream.state, stream.last, stream.done, stream.memos) == ("idle", 4, 4, 3)
         history = "select result, args from penstock.job_history join penstock.lanes on lanes.id = lane where kind = $1"
         told = [json.loads(row["result"]) for row in await rows(product, history, "memo.batch")]
@@ -244,7 +244,7 @@ async def test_a_given_up_batch_is_read_anew_without_the_message_that_was_delete
 
 
 async def _stream(product: Product) -> Any:
-    return await product.app.database.pool.repeat(lambda session: find_stream(session, "mill", tenant="default"))
+    return await product.app.database.pool.repeat(find_stream, "mill", tenant="default")
 
 
 async def test_a_model_that_obeys_the_conversation_changes_nothing_elsewhere(
@@ -312,7 +312,7 @@ async def test_memos_are_found_by_words_and_by_meaning(
         assert (await found(product, "4711"))[0] == "Invoice 4711 is paid."
         assert "The sluice gate is made of oak." not in await found(product, "oak gate")
         assert (await found(product, "oak gate", every=True))[0] == "The sluice gate is made of oak."
-        other = await product.app.database.pool.repeat(lambda session: find_stream(session, "other", tenant="default"))
+        other = await product.app.database.pool.repeat(find_stream, "other", tenant="default")
         assert await found(product, "when does the port close", stream=other.id) == ["The harbour closes at nine."]
         assert "rival" not in str(await found(product, "sluice gate of the rival", k=100, every=True))
         assert await found(product, "sluice gate", tenant="rival") == ["The sluice gate of the rival is gold."]

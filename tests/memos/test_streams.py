@@ -41,7 +41,7 @@ async def test_the_same_message_again_is_the_same(database: Database) -> None:
             await put(database, Message("d", "not kept either"), other)
     with pytest.raises(WrongState):
         await put(database, Message("e", "one"), Message("e", "another"))
-    [stream] = await database.pool.repeat(lambda session: list_streams(session, tenant="default"))
+    [stream] = await database.pool.repeat(list_streams, tenant="default")
     assert (stream.last, stream.waiting, stream.state) == (3, 3, "waiting")
 
 
@@ -198,7 +198,7 @@ async def test_without_a_model_one_job_says_so_for_all_streams(database_url: Dat
         assert f"1 job, of which job {job} is the oldest" in finding.sentence
         async with product.app.transaction() as tx:  # as if the schedule had put it in
             await tx.execute("update penstock.schedules set last_job = $1 where name = 'memo.batch-check'", job)
-        stream = await product.app.database.pool.repeat(lambda session: find_stream(session, "mill", tenant="default"))
+        stream = await product.app.database.pool.repeat(find_stream, "mill", tenant="default")
         assert (stream.state, stream.job) == ("waiting", None)
         assert "No language model is configured: add a table [llms.NAME]" in stream.reason
 

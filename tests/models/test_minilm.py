@@ -107,7 +107,7 @@ def test_a_damaged_model_is_a_sentence(copy: Path, name: str, content: bytes | N
     (copy / name).unlink()
     if content is not None:
         (copy / name).write_bytes(content)
-    with pytest.raises(CannotStart, match="Run `penstock model install minilm`"):
+    with pytest.raises(CannotStart, match="Run `penstock models install minilm`"):
         MiniLM(copy)
 
 

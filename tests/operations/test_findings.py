@@ -345,16 +345,23 @@ async def test_a_source_in_trouble_and_one_that_nobody_reads(application: Applic
         named = [one for one in findings if one["name"].startswith("source")]
         return {one["name"]: Finding(one["name"], one["sentence"], one["command"], one["evidence"]) for one in named}
 
-    assert (await told())["source-late"].sentence == "The source orders was never read: no worker runs it."
+    late = (await told())["source-late"]
+    assert late.sentence == "The source orders was never read: no worker runs it."
     code, said = await application.penstock("sources", "check", "orders")
-    assert (code, "is not there: make or mount it" in said) == (1, True), said
+    assert (code, "does not exist: create or mount it" in said) == (1, True), said
+    worker = await obey(application, late)
+    assert worker is not None
+    await application.until("select from penstock.sources where error is not null")
     trouble = (await told())["source-trouble"]
     assert "does not answer since" in trouble.sentence
-    assert "is not there: make or mount it" in trouble.sentence
+    assert "does not exist: create or mount it" in trouble.sentence
     assert trouble.command == "penstock sources check orders"
     assert "`penstock sources check orders`" in (await application.penstock("why", "orders"))[1]
     folder.mkdir()
     await obey(application, trouble)
+    await application.until("select from penstock.sources where error is null")
+    worker.process.terminate()
+    await worker.end()
     assert await told() == {}
 
     await application.run("update penstock.sources set polled_at = polled_at - interval '1 hour'")
@@ -364,13 +371,13 @@ async def test_a_source_in_trouble_and_one_that_nobody_reads(application: Applic
         "insert into penstock.inbox (source, message_id, digest, payload, job_id) "
         "values ('orders', '1', sha256('1'), $1, $2)"
     )
-    job = await application.enqueue("take_message", queue="inbox", message=1)
+    job = await application.enqueue("take_message.orders", queue="inbox", message=1)
     await application.run(receive, '{"name": "a.txt", "content": "aGVsbG8="}', job)
     await application.run(
         "update penstock.jobs set args = json_build_object('message', (select id from penstock.inbox))"
     )
     full = (await told())["source-full"]
-    assert "is not read further: 1 message waits" in full.sentence
+    assert "is not read further, because its inbox is full: 1 message waits" in full.sentence
     assert late.command == full.command == "penstock worker"
     worker = await obey(application, full)
     assert worker is not None

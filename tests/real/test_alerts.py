@@ -93,9 +93,9 @@ CASES = {
         {"folder": "/blobs"},
     ),
     "PenstockScheduleTwice": one("penstock_schedule_duplicates", 1, 0),
-    "PenstockFanoutCorrected": Case(
-        {f"penstock_fanouts_mended_total{{{A}}}": f"0+0x30 1x{MINUTES - 30}"},
-        {f"penstock_fanouts_mended_total{{{A}}}": f"0x{MINUTES}"},
+    "PenstockFanoutFixed": Case(
+        {f"penstock_fanouts_fixed_total{{{A}}}": f"0+0x30 1x{MINUTES - 30}"},
+        {f"penstock_fanouts_fixed_total{{{A}}}": f"0x{MINUTES}"},
     ),
     "PenstockInvariantViolated": one("penstock_invariant_violations", 1, 0),
 }

@@ -18,7 +18,7 @@ class Poisoned(Product):
         kind = self.app.kinds["prepare_document"]
 
         async def prepare(ctx: Any, document: int, version: int) -> None:
-            work = await self.app.database.pool.repeat(lambda session: load_work(session, document, version))
+            work = await self.app.database.pool.repeat(load_work, document, version)
             if work is not None and "poison" in work.name:
                 os.kill(os.getpid(), signal.SIGKILL)
             await kind.handler(ctx, document=document, version=version)

@@ -111,9 +111,7 @@ async def read_always(product_processes: Reading, document: int) -> AsyncIterato
 
     async def look() -> None:
         while True:
-            found = await product_processes.product.app.database.pool.repeat(
-                lambda session: list_facts(session, document, most=1000)
-            )
+            found = await product_processes.product.app.database.pool.repeat(list_facts, document, most=1000)
             assert len(found) == len({(fact.start, fact.statement) for fact in found}), "something is there twice"
             seen.append(frozenset(fact.statement for fact in found))
             await asyncio.sleep(0.02)
@@ -174,7 +172,7 @@ async def test_the_model_is_away_and_comes_back(product_processes: Reading) -> N
             "where kind = 'extract_window' and job.state = 'ready' and attempt = 0 order by job.id limit 1"
         )
         explained = await product_processes.product.app.why(waiting)
-        assert "waits for llm-main: its breaker is open since" in explained.sentence
+        assert "waits for llm-main: its breaker has been open since" in explained.sentence
         assert len(product_processes.chat.asked) == asked, "nobody asks while it is open"
         assert await product_processes.statements() == []
         product_processes.chat.usual = reads
@@ -205,7 +203,7 @@ async def test_the_document_is_deleted_meanwhile(product_processes: Reading) -> 
     jobs = await product_processes.ask()
     async with running_worker(product_processes.product):
         await entered.wait()
-        await delete_document(product_processes.product.app, document)
+        await delete_document(product_processes.product.app, document, now=True)
         let.set()
         await product_processes.until_read(jobs)
         await product_processes.until("select exists (select from penstock.receipts where verified_at is not null)")
@@ -233,7 +231,7 @@ async def test_the_document_is_replaced_meanwhile(product_processes: Reading) ->
         await product_processes.until_read(await product_processes.ask())
         await product_processes.tidy()
     assert await product_processes.statements() == ["It was painted in 2024.", "The gate is 99 m wide now."]
-    found = await product_processes.product.app.database.pool.repeat(lambda session: list_facts(session, document))
+    found = await product_processes.product.app.database.pool.repeat(list_facts, document)
     assert {fact.quote for fact in found} == set(await product_processes.statements())
     assert await product_processes.orphans() == 0
     assert await product_processes.connection.fetchval("select count(*) from penstock.extraction_windows") == 1

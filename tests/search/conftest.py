@@ -104,13 +104,13 @@ class SearchedTexts:
         )
 
     async def add(self, name: str, texts: Sequence[str], *, collection: str = "main", **facts: Any) -> int:
-        """A document that is ready; its number."""
+        """A document that is ready; its id."""
         document = await self.accept(name, collection=collection, **facts)
         await self.replace(document, texts, collection=collection)
         return document
 
     async def replace(self, document: int, texts: Sequence[str], *, collection: str = "main") -> int:
-        """Another version of a document, ready; its number."""
+        """Another version of a document, ready; its id."""
         version = await self.begin_version(document)
         entry = await self.entry(version, texts, collection=collection)
         async with self.database.pool.transaction() as tx:

@@ -4,7 +4,7 @@
         server.url                      # for qdrant.url
         await server.stop(); await server.start()     # away, and back with all of its points
         server.mood = "500"             # or "slow", "forgets", "busy"
-        server.points("penstock-static")              # what it has, behind everybody's back
+        server.points("penstock-static")              # its contents, without a request
 
 It keeps what it has in memory, refuses wrong numbers, dimensions and filters with Qdrant's codes, scrolls in the order of
 numbers, and counts exactly only who asks for it. With PENSTOCK_TEST_QDRANT_URL the tests that ask for `qdrant` run against a
@@ -50,7 +50,7 @@ class Kept:
     indexed: dict[str, str] = field(default_factory=dict)
 
     def in_order(self) -> list[Key]:
-        """Numbers before texts, as Qdrant has them."""
+        """Integer ids before texts, as Qdrant orders them."""
         return sorted(self.points, key=lambda key: (isinstance(key, str), key))
 
 
@@ -297,7 +297,7 @@ class StandIn:
         return [key for key in kept.in_order() if all(fits(kept.points[key][1]) for fits in conditions)]
 
     async def _apply(self, request: web.Request, write: Callable[[], None]) -> None:
-        """At once for who waits for it, and later for who does not."""
+        """At once for a request that waits, and later for one that does not."""
         if request.query.get("wait") == "true":
             write()
         else:
@@ -345,7 +345,7 @@ async def standing_in(key: str | None = None) -> AsyncIterator[StandIn]:
 
 
 class RealServer:
-    """A server that somebody runs; the collections of a test have names of their own, and go with it."""
+    """A server that runs elsewhere; the collections of a test have names of their own, and go with it."""
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -1,4 +1,4 @@
-"""What the index must say: made anew from the texts of the live chunks, as plainly as can be."""
+"""The expected contents of the index, rebuilt from the texts of the live chunks in the simplest way."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ from penstock.documents as document join penstock.chunks as chunk on chunk.versi
 where document.collection_id = $1
 """
 POSTINGS = """
-select posting.term, posting.entries from penstock.postings as tail
-cross join unnest(tail.terms, tail.entries) as posting(term, entries) where collection_id = $1
+select posting.term, posting.entries from penstock.postings as delta
+cross join unnest(delta.terms, delta.entries) as posting(term, entries) where collection_id = $1
 union all select term, entries from penstock.folded_postings where collection_id = $1
 """
 HIDDEN = "select version_id from penstock.hidden_versions where collection_id = $1"

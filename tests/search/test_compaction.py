@@ -1,4 +1,4 @@
-"""Folding: the same answers before, while and after."""
+"""Compaction: the same answers before, during and after."""
 
 import asyncio
 from itertools import pairwise
@@ -55,10 +55,10 @@ async def test_a_large_collection_gets_an_index(searched_texts: SearchedTexts) -
 
 
 @pytest.mark.parametrize("rebuilt_up_to", [0, 1000])
-async def test_new_vectors_are_found_before_and_after_they_are_folded(
+async def test_new_vectors_are_found_before_and_after_compaction(
     searched_texts: SearchedTexts, monkeypatch: pytest.MonkeyPatch, rebuilt_up_to: int
 ) -> None:
-    """Whether they are added to the index or it is made anew."""
+    """Whether they are added to the index or it is built again."""
     monkeypatch.setattr("penstock.search.compaction.REBUILT_UP_TO", rebuilt_up_to)
     await fill(searched_texts, 8)
     main = searched_texts.collections["main"]
@@ -70,8 +70,8 @@ async def test_new_vectors_are_found_before_and_after_they_are_folded(
         await compact(searched_texts.database, main.id, "static")
         assert (await searched_texts.names("elephants", "main", mode="vectors"))[0] == "new"
         assert await indexed(searched_texts) == [main.id]
-        [[tail]] = await searched_texts.run("select count(*) from penstock.vectors_static")
-        assert tail == (0 if more else 1), "a short tail stays"
+        [[delta]] = await searched_texts.run("select count(*) from penstock.vectors_static")
+        assert delta == (0 if more else 1), "a short delta stays"
 
 
 async def test_results_are_never_short(searched_texts: SearchedTexts) -> None:
@@ -103,7 +103,7 @@ async def test_an_index_that_was_not_finished_is_made_again(searched_texts: Sear
     assert await indexed(searched_texts) == [main.id]
 
 
-async def test_one_fold_at_a_time(searched_texts: SearchedTexts) -> None:
+async def test_one_compaction_at_a_time(searched_texts: SearchedTexts) -> None:
     await fill(searched_texts, 8)
     [[rows]] = await searched_texts.run("select count(*)::int from penstock.postings")
 
@@ -114,18 +114,18 @@ async def test_one_fold_at_a_time(searched_texts: SearchedTexts) -> None:
     assert sum(moved) == 80 + rows, "each vector and each row of postings once"
 
 
-async def test_who_needs_folding(searched_texts: SearchedTexts) -> None:
+async def test_collections_that_need_compaction(searched_texts: SearchedTexts) -> None:
     await fill(searched_texts, 3)
     version = await searched_texts.begin_version(await searched_texts.accept("unfinished"))
     entry = await searched_texts.entry(version, ["water"] * 40)
     async with searched_texts.database.pool.transaction() as tx:
         await searched_texts.index.stage(tx, entry)
 
-    [needy] = await needs_compaction(searched_texts.database, tail=20)
+    [needy] = await needs_compaction(searched_texts.database, delta=20)
     assert (needy.collection, needy.model, needy.chunks) == (searched_texts.collections["main"].id, "static", 30)
     await compact(searched_texts.database, needy.collection, needy.model)
-    assert await needs_compaction(searched_texts.database, tail=0) == [], (
-        "what is not live is not folded, and asks for nothing"
+    assert await needs_compaction(searched_texts.database, delta=0) == [], (
+        "what is not live is not compacted, and needs nothing"
     )
 
 

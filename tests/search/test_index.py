@@ -23,7 +23,7 @@ steps = st.one_of(
     st.tuples(st.just("add"), texts),
     st.tuples(st.just("replace"), texts),
     st.tuples(st.just("stage"), texts),
-    st.tuples(st.sampled_from(["delete", "clear", "fold", "look"]), st.just([""])),
+    st.tuples(st.sampled_from(["delete", "clear", "compact", "look"]), st.just([""])),
 )
 actors = st.lists(st.lists(steps, min_size=1, max_size=6), min_size=1, max_size=4)
 numbers = itertools.count()
@@ -45,12 +45,12 @@ WAITING = "select from pg_locks where locktype = 'advisory' and not granted"
 
 
 class Actor:
-    """One of several who work on a collection at the same time."""
+    """One of several clients that work on a collection at the same time."""
 
     def __init__(self, searched_texts: SearchedTexts, name: str, documents: list[int]) -> None:
         self.searched_texts = searched_texts
         self.name = name
-        self.documents = documents  # shared by all actors; who takes one out owns it until it is put back
+        self.documents = documents  # shared by all clients; the one that takes one out owns it until it is put back
 
     async def act(self, plan: Sequence[tuple[str, Sequence[str]]]) -> None:
         for step, given_texts in plan:
@@ -67,7 +67,7 @@ class Actor:
             self.documents.append(document)
 
     async def stage(self, given_texts: Sequence[str]) -> None:
-        """A version whose job dies before the end: its rows stay, and nobody must see them."""
+        """A version whose job dies before the end: its rows stay, and search must not see them."""
         document = await self.searched_texts.accept(f"document {next(numbers)}", collection=self.name)
         version = await self.searched_texts.begin_version(document)
         entry = await self.searched_texts.entry(version, given_texts, collection=self.name)
@@ -82,7 +82,7 @@ class Actor:
         for row in await self.searched_texts.run(REMOVABLE, self.searched_texts.collections[self.name].id):
             await self.searched_texts.clear(row["version_id"], most=3)
 
-    async def fold(self, _: Sequence[str]) -> None:
+    async def compact(self, _: Sequence[str]) -> None:
         await compact(self.searched_texts.database, self.searched_texts.collections[self.name].id, "static")
 
     async def look(self, _: Sequence[str]) -> None:
@@ -126,7 +126,7 @@ async def test_counts_and_results_equal_a_rebuild(
     state = await compare(searched_texts, collection)
     await check_search(searched_texts, name, state)
     tidy = Actor(searched_texts, name, documents)
-    await tidy.fold([])
+    await tidy.compact([])
     await tidy.clear([])
     assert await compare(searched_texts, collection) == state, "tidying changes nothing"
     await check_search(searched_texts, name, state)
@@ -154,7 +154,7 @@ async def test_nothing_is_left_of_a_cleared_version(searched_texts: SearchedText
 async def test_a_live_version_is_not_cleared(searched_texts: SearchedTexts) -> None:
     version = await searched_texts.replace(await searched_texts.accept("a"), ["pump"])
 
-    with pytest.raises(WrongState, match="search sees"):
+    with pytest.raises(WrongState, match="is live"):
         await searched_texts.clear(version)
 
     assert await searched_texts.names("pump") == ["a"]
@@ -214,7 +214,9 @@ async def interrupt(work: Callable[[], Awaitable[object]], after: int) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_fold_that_is_stopped_goes_on(searched_texts: SearchedTexts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_compaction_that_is_stopped_goes_on(
+    searched_texts: SearchedTexts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("penstock.search.bm25.postings.MOVED_MOST", 2)
     for number in range(8):
         await searched_texts.add(f"{number}", [f"pump word{number} water", "valve"])
@@ -230,24 +232,24 @@ async def test_a_fold_that_is_stopped_goes_on(searched_texts: SearchedTexts, mon
     await check_search(searched_texts, "main", state)
 
 
-async def test_clearing_and_folding_take_turns(searched_texts: SearchedTexts) -> None:
-    """A fold that has begun may move what the clearing would not look for any more."""
+async def test_clearing_and_compaction_take_turns(searched_texts: SearchedTexts) -> None:
+    """A compaction that has begun may move rows after the clearing has passed them."""
     document = await searched_texts.add("a", ["pump water", "valve"])
     [[version]] = await searched_texts.run("select live_id from penstock.documents where id = $1", document)
     collection = searched_texts.collections["main"].id
-    async with searched_texts.database.pool.transaction() as folding:
-        await take_turn(folding, collection)
-        await sql.begin_folding(folding, collection=collection, most=100)
+    async with searched_texts.database.pool.transaction() as compaction:
+        await take_turn(compaction, collection)
+        await sql.begin_compaction(compaction, collection=collection, most=100)
         await searched_texts.delete(document)
         clearing = asyncio.create_task(searched_texts.clear(version))
         async with asyncio.timeout(20):
             while not await searched_texts.run(WAITING):  # noqa: ASYNC110  what is waited for happens in the server
                 await asyncio.sleep(0.01)
         for bucket in range(BUCKETS):
-            await sql.fold_bucket.value(
-                folding, collection=collection, versions=[version], bucket=bucket, most=100, long=1000
+            await sql.compact_bucket.value(
+                compaction, collection=collection, versions=[version], bucket=bucket, most=100, long=1000
             )
-        assert len(await folding.fetch("select from penstock.folded_postings")) == 3
+        assert len(await compaction.fetch("select from penstock.folded_postings")) == 3
     await clearing
 
     assert not await searched_texts.run("select from penstock.folded_postings")

@@ -48,7 +48,7 @@ async def likeness(database: Database) -> RowVectors:
 
 async def near(database: Database, likeness: RowVectors, groups: list[int], most: int = 5) -> list[tuple[int, float]]:
     asked = np.array([1, 0, 0], dtype=np.float32)
-    return await database.pool.repeat(lambda session: likeness.nearest(session, groups, asked, most))
+    return await database.pool.repeat(likeness.nearest, groups, asked, most)
 
 
 async def test_the_nearest_of_a_group_come_first(database: Database, likeness: RowVectors) -> None:
@@ -83,13 +83,13 @@ async def test_preparing_again_is_the_same_and_another_length_is_refused(
 ) -> None:
     await likeness.prepare(database, 3)
     assert len(await near(database, likeness, [1])) == 5
-    with pytest.raises(DatabaseUnsuitable, match="have vectors of 3 dimensions, but the model gives 4"):
+    with pytest.raises(DatabaseUnsuitable, match="have vectors of 3 dimensions, but the model returns 4"):
         await likeness.prepare(database, 4)
     async with database.pool.session() as session:
         assert await models_of(session, "facts") == ["tiny"]
         assert await models_of(session, "memos") == []
     for of, model in (("jobs", "tiny"), ("facts", 'x" drop'), ("facts", "")):
-        with pytest.raises(ValueError, match="there are no vectors"):
+        with pytest.raises(ValueError, match="cannot have vectors"):
             RowVectors(of, model)
 
 

@@ -17,7 +17,7 @@ from tests.slow import slow_but_first
 LARGE = ("postings", "folded_postings", "chunks", "documents", "indexed_batches")
 TERMS = [f"term{number}" for number in range(8)]
 ASKED = {"terms": TERMS, "buckets": list(range(8)), "collections": [3], "most": 10**6, "common": 10**4}
-FOLDED = {"collection": 3, "bucket": 5, "versions": [7, 8], "most": 100, "long": 32_768}
+COMPACTED = {"collection": 3, "bucket": 5, "versions": [7, 8], "most": 100, "long": 32_768}
 HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
     "read_postings": (lookup.read_postings, ASKED),
     "show_chunks": (show.show_chunks, {"versions": list(range(1, 11)), "ordinals": [1] * 10}),
@@ -25,9 +25,9 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
     "is_live": (index.is_live, {"version": 7}),
     "remove_chunks": (index.remove_chunks, {"version": 7, "most": 100}),
     "next_batch": (postings.next_batch, {"version": 7}),
-    "remove_from_tail": (postings.remove_from_tail, {"buckets": 32, "collection": 3, "version": 7, "first": 0}),
-    "folded_with": (postings.folded_with, {"terms": TERMS, "collection": 3, "version": 7}),
-    "fold_bucket": (postings.fold_bucket, FOLDED),
+    "remove_from_delta": (postings.remove_from_delta, {"buckets": 32, "collection": 3, "version": 7, "first": 0}),
+    "compacted_with": (postings.compacted_with, {"terms": TERMS, "collection": 3, "version": 7}),
+    "compact_bucket": (postings.compact_bucket, COMPACTED),
 }
 FILL = """
 insert into penstock.postings (collection_id, first, version_id, bucket, terms, entries)

@@ -1,4 +1,4 @@
-"""The client of Qdrant: points by number, counted, in order; and its troubles in the words of the engine."""
+"""The client of Qdrant: points by id, counted, in order; and its failures as those of the engine."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -35,7 +35,7 @@ async def test_points_are_written_counted_listed_and_removed(qdrant_server: Stan
         await qdrant.prepare("static", 3)
         points = [point(7, 0), point(7, 1), point(7, 2), point(8, 0, collection=2), point(6, 0)]
         await qdrant.upsert("static", points)
-        await qdrant.upsert("static", points[:2])  # again is the same
+        await qdrant.upsert("static", points[:2])  # idempotent
         assert await qdrant.count("static", versions=[7]) == 3
         assert await qdrant.count("static", versions=[6, 8]) == 2
         assert await qdrant.count("static", collection=1) == 4
@@ -75,10 +75,10 @@ async def test_the_nearest_are_of_the_collections_that_are_asked(qdrant_server: 
 async def test_what_it_cannot_keep_is_permanent(qdrant_server: StandIn | RealServer) -> None:
     async with opened(qdrant_server) as qdrant:
         await qdrant.prepare("static", 3)
-        with pytest.raises(Permanent, match="refuses what was sent"):
+        with pytest.raises(Permanent, match="rejects the request"):
             await qdrant.upsert("static", [point(1, 0, 1.0, 0.0)])
     async with opened(qdrant_server) as another:
-        with pytest.raises(Permanent, match="for vectors of 3 numbers, and the model static gives 4"):
+        with pytest.raises(Permanent, match="for vectors of 3 dimensions, but the model static returns 4"):
             await another.prepare("static", 4)
 
 
@@ -97,7 +97,7 @@ async def test_who_cannot_be_reached_is_away(stand_in: StandIn) -> None:
     async with opened(stand_in, timeout="1s") as qdrant:
         await qdrant.prepare("static", 3)
         stand_in.mood = "busy"
-        with pytest.raises(Unavailable, match="in trouble"):
+        with pytest.raises(Unavailable, match="is unavailable"):
             await qdrant.count("static")
         stand_in.mood = "slow"
         with pytest.raises(Unavailable, match="did not answer within 1 s"):
@@ -118,6 +118,6 @@ async def test_a_key_is_sent_and_never_said() -> None:
         async with opened(server, key="cAnArY-key") as qdrant:
             await qdrant.prepare("static", 3)
         async with opened(server, key="cAnArY-other") as qdrant:
-            with pytest.raises(Unavailable, match=r"set qdrant\.key") as caught:
+            with pytest.raises(Unavailable, match=r"check qdrant\.key") as caught:
                 await qdrant.count("static")
         assert "cAnArY" not in str(caught.value)

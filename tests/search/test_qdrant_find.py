@@ -82,7 +82,7 @@ async def test_both_indexes_find_the_same(far: Far, mode: str) -> None:
 
 
 async def test_what_is_not_live_is_not_found(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deleted, replaced, of a version that is gone, or behind the last chunk: whatever Qdrant still has."""
+    """Deleted, replaced, of a version that is gone, or after the last chunk: whatever Qdrant still has."""
     monkeypatch.setattr(sys.modules["penstock.search.search"], "NEAREST", 3)  # `find` is also a function of the package
     rows = await far.searched_texts.run("select id, live_id from penstock.documents where name = 'boat.txt'")
     await far.searched_texts.replace(rows[0]["id"], ["A boat sinks."])
@@ -98,7 +98,7 @@ async def test_what_is_not_live_is_not_found(far: Far, monkeypatch: pytest.Monke
 
 
 async def test_little_that_filters_leave_needs_no_index(far: Far) -> None:
-    """Few versions are looked through here; what Qdrant has said of the others does not count."""
+    """Few versions are searched in PostgreSQL; what Qdrant has found does not count."""
     far.server.kept.clear()
     found = await far.ask("river", metadata={"name": "mill.txt"})
     assert [hit.name for hit in found.hits] == ["mill.txt", "mill.txt"]
@@ -113,7 +113,7 @@ async def test_who_does_not_answer_is_done_without(far: Far, mood: Any) -> None:
     before = query.fallbacks.labels("exact")._value.get()
     found = await far.ask("corn", mode="hybrid")
     assert told(found) == told(await far.ask("corn", mode="hybrid", index="postgres"))
-    assert found.fallback.endswith("PostgreSQL looked through the vectors instead.")
+    assert found.fallback.endswith("PostgreSQL compared all vectors instead.")
     assert query.fallbacks.labels("exact")._value.get() == before + 1
 
 
@@ -123,7 +123,7 @@ async def test_a_large_collection_is_found_by_its_words(far: Far, monkeypatch: p
     far.server.mood = "busy"
     found = await far.ask("corn", mode="hybrid")
     assert sorted(hit.name for hit in found.hits) == ["boat.txt", "mill.txt"]
-    assert found.fallback.endswith("found by its words alone.")
+    assert found.fallback.endswith("searched by words alone.")
     asked = len(far.server.asked)
     await far.ask("corn", mode="hybrid")
     assert len(far.server.asked) == asked, "for a while nobody asks"

@@ -28,7 +28,7 @@ def test_ndcg_by_hand() -> None:
 
 
 async def load(searched_texts: SearchedTexts) -> list[int]:
-    """The abstracts as chunks of one document, for speed; their numbers, in the order of the chunks."""
+    """The abstracts as chunks of one document, for speed; their ids, in the order of the chunks."""
     found = DOCUMENT.findall((FOLDER / "doc-text.trec").read_text())
     version = await searched_texts.begin_version(await searched_texts.accept("abstracts"))
     words = 0

@@ -53,7 +53,7 @@ async def test_vectors_of_several_versions_are_copied_together(searched_texts: S
     versions, ordinals = np.array([7, 7, 8]), np.array([0, 2, 1], dtype=np.int32)
     rows = vector_rows(versions, ordinals, collection, np.eye(3, dtype=np.float32))
     async with searched_texts.database.pool.transaction() as tx:
-        await table.copy(tx, rows, folded=True)
+        await table.copy(tx, rows, compacted=True)
         await table.copy(tx, vector_rows(7, np.array([1], dtype=np.int32), collection, np.ones((1, 3), np.float32)))
         assert await table.counts(tx, collection, [7, 8, 9]) == {7: 3, 8: 1}
         assert await table.ordinals(tx, collection, 7) == [0, 1, 2]

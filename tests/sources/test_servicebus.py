@@ -13,7 +13,9 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient
 
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
+from penstock.sources import Sources
 from tests.sources.brokers import (
     ServiceBus,
     inbox,
@@ -76,6 +78,21 @@ async def dead_letters(client: ServiceBusClient, queue: str, count: int) -> list
     return found
 
 
+async def test_a_check_reads_and_changes_nothing(
+    database_url: DatabaseUrl, tmp_path: Path, bus: ServiceBus, client: ServiceBusClient, queue: str
+) -> None:
+    chosen = {"type": "servicebus", "url": bus.url, "queue": queue}
+    async with Product(
+        database_url=database_url, home=tmp_path, pool={"size": 4}, sources={"orders": chosen}
+    ) as product:
+        await publish(client, queue, {"id": 1}, {"id": 2})
+        found = await Sources(product).check("orders")
+        assert (found.new, found.more, found.examples) == (2, False, ["1", "2"])
+        assert await inbox(product) == []
+    async with receiving(database_url, tmp_path, bus, queue) as product:
+        assert len(await until_there(product, 2)) == 2
+
+
 async def is_empty(client: ServiceBusClient, queue: str) -> bool:
     async with client.get_queue_receiver(queue) as receiver:
         return await receiver.receive_messages(max_message_count=1, max_wait_time=1) == []
@@ -92,6 +109,19 @@ async def test_messages_come_once_and_are_completed(
         assert {"0", "299", "its own"} < {row["message_id"] for row in rows}
         assert {row["message_id"]: row["repeats"] for row in rows}["3"] == 1
         assert await trouble_of(product) is None
+    assert await is_empty(client, queue)
+
+
+async def test_messages_after_a_repeat_are_taken_at_once(
+    database_url: DatabaseUrl, tmp_path: Path, bus: ServiceBus, client: ServiceBusClient, queue: str
+) -> None:
+    """A repeat begins another batch of what was received: the messages after it do not wait until their locks end."""
+    numbers = [*range(10), 3, *range(10, 20), 13, *range(20, 30)]
+    await publish(client, queue, *({"id": number} for number in numbers))  # no source runs yet: it receives all at once
+    async with receiving(database_url, tmp_path, bus, queue) as product:
+        rows = await until_there(product, 30, repeats=2)
+        assert sorted(int(row["message_id"]) for row in rows) == list(range(30))
+        assert {int(row["message_id"]): row["repeats"] for row in rows if row["repeats"]} == {3: 1, 13: 1}
     assert await is_empty(client, queue)
 
 

@@ -271,7 +271,7 @@ async def test_a_problem_is_a_page_for_browsers(api: Api) -> None:
         assert answer.status == status, path
         assert "text/html" in answer.headers["Content-Type"]
         assert (await api.get(path)).headers["Content-Type"] == "application/problem+json"
-    assert "There is no document 999" in Seen(await get(api, "/documents/999")).text
+    assert "Document 999 does not exist" in Seen(await get(api, "/documents/999")).text
 
 
 async def test_an_address_cannot_put_words_into_a_page(api: Api) -> None:

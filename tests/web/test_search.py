@@ -1,5 +1,10 @@
 """Search by HTTP: what was put in is found, with its place; wrong questions are refused."""
 
+from itertools import pairwise
+
+import pytest
+
+from tests.extraction.sample_pdfs import text_pdf
 from tests.web.conftest import Api
 
 MILL = b"# Repairs\n\nThe turbine was repaired in March by the smith of the village.\n"
@@ -17,6 +22,19 @@ QUESTIONS = [
     "q=a&neighbours=99",
     "q=%00",
 ]
+HEADER = "name | fish\n"
+LINES = [f"Line {n}: the weir \N{FISH} nai\u0308ve salm\u00f6n." for n in range(200)]
+# Several chunks each: other line ends and characters beyond the first plane; a table, whose header its chunks repeat; two pages
+PLACED = {
+    "windows.txt": "\ufeff" + "\r\n".join(LINES) + "\0\r\n",
+    "weirs.csv": "name,fish\n" + "".join(f"weir {n},salmon {n}\n" for n in range(400)),
+    "weirs.pdf": text_pdf(
+        *(
+            [(50, 780 - 18 * n, 12, f"Page {number}, line {n}: the weir of the salmon") for n in range(40)]
+            for number in (1, 2)
+        )
+    ),
+}
 RIVER = b"# River\n\nThe salmon climb the weir in the autumn.\n"
 
 
@@ -65,3 +83,27 @@ async def test_nothing_to_find(api: Api) -> None:
     for query in ("q=", "q=%20", "q=%F0%9F%99%82", "q=%22", "q=%27%3B--", "q=a"):
         answer = await api.get(f"/api/search?{query}")
         assert (answer.status, answer.json["hits"]) == (200, []), query
+
+
+@pytest.mark.parametrize("name", PLACED)
+async def test_a_hit_names_its_place_in_the_text_of_its_page(api: Api, name: str) -> None:
+    """`start` and `stop` count characters of the page's text, as Python does; only a table's header stands before it."""
+    content = PLACED[name]
+    await api.make("mill")
+    async with api.working():
+        document = (await api.put(name, content.encode() if isinstance(content, str) else content)).json["id"]
+        assert (await api.over(document))["status"] == "ready"
+
+    pages = {page["number"]: page["text"] for page in (await api.get(f"/api/documents/{document}/pages")).json["items"]}
+    hits = (await api.get("/api/search?q=weir+salmon&k=100&mode=words")).json["hits"]
+
+    assert len(hits) > 1
+    headers = set()
+    for hit in hits:
+        passage = pages[hit["page"]][hit["start"] : hit["stop"]]
+        assert passage
+        assert hit["text"].endswith(passage)
+        headers.add(hit["text"].removesuffix(passage))
+    assert headers == ({"", HEADER} if name.endswith(".csv") else {""})
+    places = sorted((hit["page"], hit["start"], hit["stop"]) for hit in hits)
+    assert all(first[1] < second[1] or first[0] < second[0] for first, second in pairwise(places))

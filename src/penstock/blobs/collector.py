@@ -1,6 +1,6 @@
 """Garbage collection of blobs: removes files that no row names, and rows that no version names.
 
-A row is first dated as unused, and given up when it has stayed so for the grace period. An upload of the same content takes it
+A row is first dated as unused, and deleted when it has stayed so for the grace period. An upload of the same content takes it
 back by writing to the row, so that one of the two always sees what the other has done. `deleting` is committed before the
 file is removed, and the row is removed last.
 """
@@ -8,7 +8,6 @@ file is removed, and the row is removed last.
 import random
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 
 from penstock.blobs.store import BlobStore
 from penstock.database import Database, Session, statements
@@ -21,8 +20,6 @@ SAMPLE = 5000  # rows that a run checks when it does not check all
 
 @dataclass(frozen=True, slots=True)
 class CollectorResult:
-    """The numbers of removed files and rows."""
-
     files: int = 0  # that no row named
     blobs: int = 0  # that no version named
 
@@ -33,17 +30,16 @@ async def collect(database: Database, store: BlobStore, grace: timedelta, *, who
         await _note_unused(database, 0, None)
     else:
         last: int = await database.pool.repeat(sql.last_blob.value)
-        await _note_unused(database, random.randint(0, last), SAMPLE)  # noqa: S311  no secret
+        await _note_unused(database, random.randint(0, last), SAMPLE)  # noqa: S311  not a secret
     blobs = await _collect_blobs(database, store, grace)
-    prefix = "" if whole else random.choice("0123456789abcdef")  # noqa: S311  no secret
+    prefix = "" if whole else random.choice("0123456789abcdef")  # noqa: S311  not a secret
     return CollectorResult(await _collect_files(database, store, grace, prefix), blobs)
 
 
 async def _note_unused(database: Database, after: int, most: int | None) -> None:
     done = 0
     while most is None or done < most:
-        batch = partial(sql.note_unused.value, after=after, batch=BATCH)
-        last: int | None = await database.pool.repeat(batch)
+        last: int | None = await database.pool.repeat(sql.note_unused.value, after=after, batch=BATCH)
         if last is None:
             return
         after = last
@@ -59,7 +55,7 @@ async def _collect_blobs(database: Database, store: BlobStore, grace: timedelta)
             return removed
         for row in unused:
             await store.remove(row["key"])
-        await database.pool.repeat(partial(sql.forget.run, ids=[row["id"] for row in unused]))
+        await database.pool.repeat(sql.forget.run, ids=[row["id"] for row in unused])
         removed += len(unused)
 
 
@@ -76,7 +72,7 @@ async def _collect_files(database: Database, store: BlobStore, grace: timedelta,
 
 
 async def _remove_unknown(database: Database, store: BlobStore, keys: list[str]) -> int:
-    unknown = await database.pool.repeat(lambda session: unknown_keys(session, keys)) if keys else []
+    unknown = await database.pool.repeat(unknown_keys, keys) if keys else []
     for key in unknown:
         await store.remove(key)
     return len(unknown)

@@ -6,6 +6,7 @@ A collection that gets another model or index keeps the present one until the ne
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -23,7 +24,7 @@ from penstock.cli.session import (
     print_facts,
     print_json,
     print_table,
-    tell,
+    report,
     worker_for,
 )
 from penstock.documents import (
@@ -35,9 +36,10 @@ from penstock.documents import (
     delete_collection,
     find_collection,
     list_collections,
+    restore_collection,
     watch_changes,
 )
-from penstock.text import counted
+from penstock.text import counted, utc
 
 if TYPE_CHECKING:
     from penstock.product import Product
@@ -134,6 +136,8 @@ def change(
         changed = await change_collection(product.app, name, tenant=product.settings.tenant, **chosen)
         return await _follow(product, changed, as_json=as_json) if wait else changed
 
+    if model is not None and wait and not as_json:
+        report(f"Embedding the collection {name} by {model} …")
     found = ask_product(do)
     _print(found, "", as_json=as_json)
     if wait and found.next_model is not None:
@@ -157,20 +161,38 @@ def rename(
 @app.command()
 def delete(
     name: Name,
+    now: Annotated[bool, typer.Option("--now", help="Remove it at once, without a chance to restore it.")] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Delete a collection with all its documents."""
+    """Delete a collection with all its documents.
+
+    It can be restored for documents.restore_within (7 days unless set), and is removed after that.
+    """
     if not yes:
         found = ask(lambda penstock: find_collection(penstock, name, tenant=penstock.settings.tenant))
-        typer.confirm(
-            f"Delete the collection {name} with its {counted(found.documents, 'document')}?", abort=True, err=True
-        )
-    deleted = ask(lambda penstock: delete_collection(penstock, name, tenant=penstock.settings.tenant))
+        final = " This cannot be undone." if now else ""
+        question = f"Delete the collection {name} with its {counted(found.documents, 'document')}?{final}"
+        typer.confirm(question, abort=True, err=True)
+    gone = ask(lambda penstock: delete_collection(penstock, name, now=now, tenant=penstock.settings.tenant))
     if as_json:
-        print_json({"collection": name, "deleted": deleted})
+        print_json({"collection": name} | asdict(gone))
+        return
+    typer.echo(f"Collection {name} is deleted, with {counted(gone.deleted, 'document')}.")
+    if gone.restorable_until is None:
+        typer.echo("This cannot be undone.")
     else:
-        typer.echo(f"The collection {name} is deleted, with {counted(deleted, 'document')}.")
+        typer.echo(f"Until {utc(gone.restorable_until)} this can be undone: penstock collections restore {name}")
+
+
+@app.command()
+def restore(name: Name, as_json: Json = False) -> None:
+    """Restore a deleted collection with the documents that were deleted with it."""
+    restored = ask_product(lambda product: restore_collection(product.app, name, tenant=product.app.settings.tenant))
+    if as_json:
+        print_json(restored.answer())
+    else:
+        typer.echo(f"Collection {name} is restored: {counted(restored.documents, 'document')} ready.")
 
 
 def _given(
@@ -235,6 +257,8 @@ def reindex(
         changed = await change_collection(product.app, collection, tenant=product.settings.tenant, index=into)
         return await _follow(product, changed, as_json=as_json) if wait else changed
 
+    if not as_json:
+        report(f"Moving the vectors of the collection {collection} to {into} …")
     found = ask_product(do)
     if as_json:
         print_json(found.answer())
@@ -265,10 +289,8 @@ async def _follow(product: "Product", collection: Collection, *, as_json: bool) 
 
 @contextmanager
 def _bar(*, as_json: bool) -> Iterator[Callable[[Collection], None]]:
-    """A bar on a terminal, one line elsewhere."""
+    """On a terminal only."""
     if not sys.stderr.isatty() or as_json:
-        if not as_json:
-            tell("Rebuilding the vectors …")
         yield lambda _: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,} of {task.total:,} chunks"))

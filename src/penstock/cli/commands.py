@@ -5,10 +5,12 @@
 """
 
 import io
+import os
 import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -75,8 +77,13 @@ def penstock(
     print_version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings file, in place of penstock.toml in home.")
+    ] = None,
 ) -> None:
     """Turn files into searchable knowledge. `penstock help COMMAND` explains a command."""
+    if config is not None:
+        os.environ["PENSTOCK_CONFIG"] = str(config.absolute())  # for the processes that a command starts, too
 
 
 def version() -> None:

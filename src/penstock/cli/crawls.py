@@ -26,9 +26,9 @@ from penstock.cli.session import (
     print_facts,
     print_json,
     print_table,
+    report,
     shortened,
     target_collection,
-    tell,
     worker_for,
 )
 from penstock.documents import LARGEST, watch_changes
@@ -74,7 +74,8 @@ def start(
     as_json: Json = False,
 ) -> None:
     """Start a crawl of a web site into a collection."""
-    tell(f"Crawling {url} …")
+    if not as_json:
+        report(f"Crawling {url} …")
 
     async def crawl(product: "Product") -> tuple[bool, Crawl, list[CrawlPage]]:
         tenant = product.settings.tenant
@@ -135,13 +136,13 @@ def _display(*, quiet: bool) -> Iterator[Callable[[Crawl], None]]:
 
 
 def _lines() -> Callable[[Crawl], None]:
-    said = ""
+    shown = ""
 
     def show(found: Crawl) -> None:
-        nonlocal said
+        nonlocal shown
         line = f"{found.known - found.waiting:,} of {counted(found.known, 'known page')}: {tell_counts(found)}"
-        if line != said:
-            said = line
+        if line != shown:
+            shown = line
             typer.echo(f"  {line}", err=True)
 
     return show

@@ -7,11 +7,12 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from signal import SIGINT
 from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.session import Json, group, run, tell
+from penstock.cli.session import Json, group, report, run
 from penstock.database import (
     EmbeddedServer,
     Session,
@@ -103,7 +104,7 @@ def restore(
 
 async def _vacuum(settings: Settings) -> None:
     """On a direct connection without a statement timeout: a large table takes minutes."""
-    async with reach_database(settings, progress=tell, migrating=False) as reached:
+    async with reach_database(settings, progress=report, migrating=False) as reached:
         session = await reached.address.open_session("vacuum", direct=True)
         try:
             await session.execute("set statement_timeout = 0")
@@ -118,15 +119,16 @@ async def _vacuum(settings: Settings) -> None:
 
 
 async def _psql(settings: Settings, arguments: list[str]) -> int:
-    async with reach_database(settings, progress=tell, migrating=False) as reached:
+    async with reach_database(settings, progress=report, migrating=False) as reached:
+        asyncio.get_running_loop().add_signal_handler(SIGINT, lambda: None)  # psql's own: it cancels a query
         return await asyncio.to_thread(_call, settings, reached.address.direct_url, "psql", *arguments)
 
 
 async def _dump(settings: Settings, file: Path) -> int:
-    tell(f"Dumping into {file} …")
+    report(f"Dumping into {file} …")
     half = file.with_name(file.name + ".new")
     try:
-        async with reach_database(settings, progress=tell, migrating=False) as reached:
+        async with reach_database(settings, progress=report, migrating=False) as reached:
             code = await asyncio.to_thread(
                 _call,
                 settings,
@@ -146,8 +148,8 @@ async def _dump(settings: Settings, file: Path) -> int:
 
 
 async def _restore(settings: Settings, file: Path, *, replace: bool) -> int:
-    tell(f"Restoring {file} …")
-    async with reach_database(settings, progress=tell, migrating=False) as reached:
+    report(f"Restoring {file} …")
+    async with reach_database(settings, progress=report, migrating=False) as reached:
         url = reached.address.direct_url
         session = await reached.address.open_session("restore", direct=True)
         try:
@@ -157,7 +159,7 @@ async def _restore(settings: Settings, file: Path, *, replace: bool) -> int:
             session.terminate()
         code = await asyncio.to_thread(_read_dump, settings, url, file, guarded=guarded)
         if code == 0:
-            await bring_schema(settings, reached.address, tell)
+            await bring_schema(settings, reached.address, report)
             typer.echo(f"Restored {file}.")
         return code
 
@@ -200,4 +202,4 @@ def _call(settings: Settings, url: DatabaseUrl | None, program: str, *arguments:
 def _embedded(settings: Settings) -> EmbeddedServer:
     if settings.database_url is not None:
         raise CannotStart("database_url is set: this command manages only the embedded server.")
-    return EmbeddedServer(settings.home, settings.postgres, tell)
+    return EmbeddedServer(settings.home, settings.postgres, report)

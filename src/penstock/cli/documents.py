@@ -49,11 +49,11 @@ from penstock.documents import (
     show_receipt,
     show_timeline,
 )
-from penstock.documents.deletion import delete_page
+from penstock.documents.deletion import delete_page, restorable_until
 from penstock.engine import Penstock, is_served
 from penstock.errors import BadSetting, CannotStart, NotFound
 from penstock.settings import format_duration
-from penstock.text import counted, span
+from penstock.text import counted, span, utc
 
 if TYPE_CHECKING:
     from penstock.product import Product
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 app = group("List, show, retry, cancel and dismiss documents.")
 
 BATCH = 1000  # documents that a filter deletes at once
+LISTED = 20  # documents whose ids a sentence has
 CHECK_EVERY = 0.2  # seconds, while waiting for receipts
 REMOVAL = "remove_documents"  # the kind of the jobs that remove
 
@@ -248,10 +249,8 @@ def _change(references: list[str], change: Callable[..., Awaitable[Any]], done: 
 
 @dataclass(frozen=True)
 class DeletionResult:
-    """The result of `penstock delete`."""
-
     documents: list[int]
-    restorable: str = ""  # for how long
+    restorable_until: datetime | None = None
     receipts: Sequence[Receipt] = ()
 
 
@@ -267,11 +266,21 @@ def delete_documents(
     name: Annotated[str | None, typer.Option(metavar="GLOB", help="Whose name matches, such as '2019/*'.")] = None,
     status: Annotated[str | None, typer.Option(help="In this status: queued, processing, ready, failed.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Delete all documents of the collection.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Remove them at once, without a chance to restore them.")] = False,
     yes: Yes = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until removal is verified.")] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait", help="Wait until removal is verified; needs --now while documents.restore_within is set."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete documents, by name or by filter."""
+    """Delete documents, by name or by filter.
+
+    Search does not find them from now on. They can be restored for documents.restore_within (7 days unless set), and are
+    removed after that.
+    """
 
     conditions: dict[str, Any] = {
         "metadata": _metadata(where),
@@ -287,36 +296,49 @@ def delete_documents(
         raise BadSetting("Conditions need a --collection: without one, name the documents.")
     wanted = Matching(collection or "", every=every, **conditions)
     if not yes:
-        _confirm(references, wanted)
-    outcome = ask_product(lambda product: _delete(product, references, wanted, wait=wait))
+        _confirm(references, wanted, now=now)
+    outcome = ask_product(lambda product: _delete(product, references, wanted, now=now, wait=wait))
     _print_outcome(outcome, as_json=as_json)
 
 
-def _confirm(references: list[str] | None, wanted: Matching) -> None:
+def _confirm(references: list[str] | None, wanted: Matching, *, now: bool) -> None:
     """Only for a filter, which may match more than was thought."""
     if references:
         return
     found = ask(lambda penstock: find_matching(penstock, wanted, most=BATCH + 1, tenant=penstock.settings.tenant))
-    number = f"more than {BATCH:,} documents" if len(found) > BATCH else counted(len(found), "document")
+    count = f"more than {BATCH:,} documents" if len(found) > BATCH else counted(len(found), "document")
+    final = " This cannot be undone." if now else ""
     if found:
-        typer.confirm(f"Delete {number} of {wanted.collection}, with what is inside of them?", abort=True, err=True)
+        typer.confirm(f"Delete {count} of {wanted.collection}, with attachments?{final}", abort=True, err=True)
 
 
-async def _delete(product: "Product", references: list[str] | None, wanted: Matching, *, wait: bool) -> DeletionResult:
-    app = product.app
+async def _delete(
+    product: "Product", references: list[str] | None, wanted: Matching, *, now: bool, wait: bool
+) -> DeletionResult:
+    app, tenant = product.app, product.app.settings.tenant
+    window = app.settings.documents.restore_within
+    if wait and window and not now:
+        raise BadSetting(
+            f"--wait waits for the removal, which comes {_length(window)} after the deletion, when the documents cannot be "
+            "restored any more: add --now to remove them at once, or leave out --wait."
+        )
     documents: list[int] = []
+    restorable: datetime | None = None
     if references:
         documents = [found.id for found in await _find_all(app, references)]
         for document in documents:
-            await delete_document(app, document, tenant=app.settings.tenant)
+            restorable = restorable or (await delete_document(app, document, now=now, tenant=tenant)).restorable_until
     else:
-        while numbers := await find_matching(app, wanted, most=BATCH, tenant=app.settings.tenant):
-            await delete_page(app.database, numbers, "deleted by a filter")
-            documents += numbers
-    grace = app.settings.documents.restore_within
-    if grace is not None:
-        return DeletionResult(documents, format_duration(grace))
-    return DeletionResult(documents, receipts=await _wait(product, documents) if wait else ())
+        restorable = None if now else await restorable_until(app)
+        while found := await find_matching(app, wanted, most=BATCH, tenant=tenant):
+            await delete_page(app.database, found, "deleted by a filter", now=now)
+            documents += found
+    receipts = await _wait(product, documents) if wait else ()
+    return DeletionResult(documents, restorable if documents else None, receipts)
+
+
+def _length(window: timedelta) -> str:
+    return counted(window.days, "day") if window == timedelta(days=window.days) else format_duration(window)
 
 
 async def _wait(product: "Product", documents: list[int]) -> list[Receipt]:
@@ -329,7 +351,7 @@ async def _wait(product: "Product", documents: list[int]) -> list[Receipt]:
             if receipt is not None and receipt.verified_at is not None:
                 receipts.append(receipt)
                 break
-            if await app.database.pool.repeat(lambda session: is_served(session, REMOVAL)):
+            if await app.database.pool.repeat(is_served, REMOVAL):
                 await asyncio.sleep(CHECK_EVERY)
             elif not await remove_deleted(app.database, product.store, rest=0):
                 await _refuse_waiting(app, document)
@@ -341,8 +363,8 @@ async def _refuse_waiting(app: Penstock, document: int) -> None:
     receipt = await _find_receipt(app, document)
     if receipt is None or receipt.verified_at is None:
         raise CannotStart(
-            f"Document {document} is deleted, and waits for a job that a worker has left: start one with `penstock worker`, "
-            "and it is removed."
+            f"Document {document} is deleted, and its removal waits for a job that a worker has left: start one with "
+            "`penstock worker`."
         )
 
 
@@ -355,22 +377,28 @@ async def _find_receipt(app: Penstock, document: int) -> Receipt | None:
 
 def _print_outcome(outcome: DeletionResult, *, as_json: bool) -> None:
     if as_json:
-        facts: dict[str, Any] = {"deleted": outcome.documents, "restore_within": outcome.restorable or None}
+        facts: dict[str, Any] = {"deleted": outcome.documents, "restorable_until": outcome.restorable_until}
         print_json(facts | {"receipts": [receipt.answer() for receipt in outcome.receipts]})
         return
-    number = counted(len(outcome.documents), "document")
-    typer.echo(f"{number} deleted, with what was inside: search finds nothing of it any more.")
-    if outcome.restorable:
-        typer.echo(f"`penstock restore` brings back what was deleted, for {outcome.restorable}.")
-    elif outcome.receipts:
-        typer.echo("Everything is removed, and nothing was found when looking again: penstock receipt --list")
+    typer.echo(f"{counted(len(outcome.documents), 'document')} deleted, with attachments.")
+    if outcome.restorable_until is not None:
+        ids = " ".join(map(str, outcome.documents)) if len(outcome.documents) <= LISTED else "DOCUMENT..."
+        typer.echo(f"Until {utc(outcome.restorable_until)} this can be undone: penstock restore {ids}")
+    elif outcome.documents:
+        typer.echo("This cannot be undone.")
+    if outcome.receipts:
+        typer.echo("The removal is complete and verified: penstock documents receipt --list")
 
 
 def restore(
     references: References,
     as_json: Json = False,
 ) -> None:
-    """Restore deleted documents, within documents.restore_within."""
+    """Restore deleted documents.
+
+    Possible for documents.restore_within (7 days unless set) after the deletion. `penstock documents list --status deleted`
+    shows deleted documents.
+    """
 
     async def do(app: Penstock) -> list[Document]:
         tenant = app.settings.tenant

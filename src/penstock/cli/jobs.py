@@ -1,7 +1,6 @@
 """`penstock jobs`: list, show, cancel. `penstock dead`: dead letters, to redrive or discard. `penstock pause` and `resume`."""
 
 import json
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -11,22 +10,21 @@ from penstock.cli.session import (
     Most,
     ask,
     decoded,
-    did_you_mean,
     duration,
     group,
     print_facts,
     print_json,
     print_table,
+    report,
     shortened,
-    tell,
 )
-from penstock.engine import Penstock, find_job, pausable_names
+from penstock.engine import Penstock, find_job
 from penstock.engine.inspect import JobFilter, Selection, dead_by_cause, dead_jobs
 from penstock.engine.inspect import discard as discard_jobs
 from penstock.engine.inspect import list_jobs as list_live
 from penstock.engine.inspect import redrive as redrive_jobs
 from penstock.errors import BadJob, JobNotFound
-from penstock.text import counted, listed
+from penstock.text import counted
 
 app = group("List, show and cancel jobs.")
 dead_app = group("List, show, redrive and discard dead jobs.")
@@ -66,9 +64,7 @@ def list_jobs(
         place: int | None = after
         while place is not None and len(jobs) < limit:
             page = await penstock.database.pool.repeat(
-                partial(
-                    list_live, wanted=JobFilter(state, kind, queue, fairness_key), after=place, most=limit - len(jobs)
-                )
+                list_live, wanted=JobFilter(state, kind, queue, fairness_key), after=place, most=limit - len(jobs)
             )
             jobs += [decoded(row) | {"error": row["error"]} for row in page.jobs]
             place = page.next
@@ -205,7 +201,7 @@ def redrive(
     selection = Selection(tuple(job_ids or ()), fingerprint, kind)
     wait = duration("--patience", patience)
 
-    result = ask(lambda penstock: redrive_jobs(penstock.database, selection, force=force, patience=wait, tell=tell))
+    result = ask(lambda penstock: redrive_jobs(penstock.database, selection, force=force, patience=wait, tell=report))
     if as_json:
         print_json(vars(result))
     else:
@@ -244,24 +240,11 @@ def pause(
     """Pause a queue, a kind or a fairness key. Running jobs go on."""
     what, name = _chosen(queue, kind, fairness_key)
 
-    async def hold(penstock: Penstock) -> None:
-        if [queue, kind, fairness_key].count("") == 2:
-            _refuse_unknown(what, name, await penstock.database.pool.repeat(pausable_names))
-        await penstock.pause(queue=queue, kind=kind, fairness_key=fairness_key, reason=reason)
-
-    ask(hold)
+    ask(lambda penstock: penstock.pause(queue=queue, kind=kind, fairness_key=fairness_key, reason=reason))
     if as_json:
         print_json({"paused": {"what": what, "name": name, "reason": reason}})
     else:
         typer.echo(f"The {_spoken(what)} {name} is paused.")
-
-
-def _refuse_unknown(what: str, name: str, names: dict[str, list[str]]) -> None:
-    """Any fairness key can appear with the next job; queues and kinds are those of jobs and workers."""
-    known = names.get(what, [name])
-    if name not in known:
-        seen = f" Known: {listed(known)}." if known else f" No {what} is known so far: start a worker."
-        raise BadJob(f"{what.capitalize()} {name} does not exist.{did_you_mean(name, known) or seen}")
 
 
 def resume(queue: Queue = "", kind: KindName = "", fairness_key: FairnessKey = "", as_json: Json = False) -> None:

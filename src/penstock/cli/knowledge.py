@@ -24,7 +24,7 @@ from penstock.cli.session import (
     console,
     group,
     print_json,
-    tell,
+    report,
     worker_for,
 )
 from penstock.database import statements
@@ -55,7 +55,8 @@ def extract(
     as_json: Json = False,
 ) -> None:
     """Extract facts, entities and relations from a collection."""
-    tell(f"Extracting facts from {collection} …")
+    if not as_json:
+        report(f"Extracting facts from {collection} …")
 
     async def do(product: "Product") -> tuple[ExtractionStatus, int, int]:
         chosen = await find_collection(product.app, collection, tenant=product.settings.tenant)
@@ -90,7 +91,7 @@ async def _follow(product: "Product", collection: Collection, jobs: Sequence[int
                 if left and time.monotonic() - moved > EXPLAIN_AFTER:
                     reason, moved = await _why(product, jobs), time.monotonic()
                     if reason is not None and (reason.subject, reason.because) != reported:
-                        tell(reason.sentence)
+                        report(reason.sentence)
                         reported = (reason.subject, reason.because)
                 if left:
                     await changed.wait(POLL_EVERY)

@@ -21,9 +21,9 @@ from penstock.cli.session import (
     print_facts,
     print_json,
     print_table,
+    report,
     shortened,
     target_collection,
-    tell,
 )
 from penstock.documents import (
     Collection,
@@ -77,7 +77,7 @@ def add(
     packet = name or files[0].stem
 
     if not as_json:
-        tell(f"Adding {counted(len(files), 'file')} as packet {packet} …")
+        report(f"Adding {counted(len(files), 'file')} as packet {packet} …")
 
     async def put(product: "Product") -> tuple[dict[str, Any], Document, ShownPacket]:
         into = await target_collection(product.app, collection, create=create)
@@ -130,7 +130,7 @@ async def _wait(product: "Product", packet: int, *, quiet: bool) -> None:
             progress = document.progress or {}
             line = f"{document.step or document.status} {progress.get('note') or ''}".strip()
             if not quiet and line != shown:
-                tell(f"  {line}")
+                report(f"  {line}")
                 shown = line
             await asyncio.sleep(POLL_EVERY)
     finally:

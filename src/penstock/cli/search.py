@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
@@ -42,7 +42,7 @@ def search(
     found, collections = ask_product(lambda product: _find(product, question, hits, collection or [], mode))
     if as_json:
         print_json(
-            {"question": question, "took_ms": round(found.took * 1000, 1), "hits": [_facts(hit) for hit in found.hits]}
+            {"question": question, "took_ms": round(found.took * 1000, 1), "hits": [asdict(hit) for hit in found.hits]}
         )
         return
     if found.fallback:
@@ -98,10 +98,6 @@ def _search_facts(question: str, hits: int, names: list[str], *, as_json: bool) 
         print_fact(hit, f"{number}. ", hit.passage)
 
 
-def _facts(hit: "Hit") -> dict[str, Any]:
-    return asdict(hit)
-
-
 def print_hit(number: int, hit: "Hit", *, one_collection: bool) -> None:
     """The position on one line, then the text."""
     page = f", page {hit.page}" if hit.page is not None else ""
@@ -130,7 +126,7 @@ def snippet(text: str, highlights: list[tuple[int, int]]) -> Text:
 
 
 def _best_start(text: str, highlights: list[tuple[int, int]]) -> int:
-    """Where a snippet has most different words of the question; it begins with a word, and with the passage if that is near."""
+    """The start of the snippet with most different words of the question; at a word, or at the start of the passage if near."""
     if len(text) <= SNIPPET or not highlights:
         return 0
 

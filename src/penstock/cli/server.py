@@ -49,8 +49,6 @@ WithParent = Annotated[bool, typer.Option("--with-parent", hidden=True)]
 
 @dataclass
 class ShutdownRequest:
-    """A shutdown request, and the signal that caused it."""
-
     requested: asyncio.Event = field(default_factory=asyncio.Event)
     signal: Signals | None = None
 

@@ -20,9 +20,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.database import EmbeddedServer
 from penstock.engine import Penstock, is_served
 from penstock.errors import BadSetting, NotFound
-from penstock.settings import LogSettings, parse_duration
+from penstock.settings import LogSettings, load_settings, parse_duration
 from penstock.telemetry import configure_logging
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 def ask(question: Callable[[Penstock], Awaitable[T]]) -> T:
     """Open the database with few connections, ask, close."""
     configure_logging(LogSettings(level="warning"))  # on stderr, so that it is not in the way of JSON
+    report_start()
 
     async def main() -> T:
         async with Penstock(role="cli", pool__size=2, pool__step=2) as app:
@@ -70,9 +72,9 @@ def ask(question: Callable[[Penstock], Awaitable[T]]) -> T:
 
 def ask_product(question: Callable[["Product"], Awaitable[T]]) -> T:
     """Open the product with few connections, ask, close."""
-    from penstock.product import Product  # slow to load, and most commands do not need it
-
     configure_logging(LogSettings(level="error"))  # warnings are for processes that run for long
+    report_start()
+    from penstock.product import Product  # slow to load, and most commands do not need it
 
     async def main() -> T:
         async with Product(role="cli", pool__size=2, pool__step=2) as product:
@@ -84,7 +86,7 @@ def ask_product(question: Callable[["Product"], Awaitable[T]]) -> T:
 @asynccontextmanager
 async def worker_for(product: "Product", kind: str) -> AsyncIterator[None]:
     """Work in this process, unless another worker takes jobs of this kind."""
-    if await product.app.database.pool.repeat(lambda session: is_served(session, kind)):
+    if await product.app.database.pool.repeat(is_served, kind):
         yield
         return
     typer.echo("No worker is running: working here until it is done.", err=True)
@@ -127,9 +129,16 @@ def duration(option: str, text: str) -> timedelta:
 # -- printing -------------------------------------------------------------------------------------------------------
 
 
-def tell(sentence: str) -> None:
+def report(sentence: str) -> None:
     """Report progress on stderr, where it does not mix with the answer."""
     typer.echo(sentence, err=True)
+
+
+def report_start() -> None:
+    """Report that the embedded server has to be started, which takes seconds; longer if it has to be made."""
+    settings = load_settings().settings
+    if settings.database_url is None and EmbeddedServer(settings.home, settings.postgres).postmaster.running() is None:
+        report(f"Starting PostgreSQL in {settings.home} …")
 
 
 def print_json(value: Any) -> None:

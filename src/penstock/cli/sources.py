@@ -1,7 +1,7 @@
 """`penstock sources`: list and check sources of documents. `penstock inbox`: list and retry their messages."""
 
 import json
-from functools import partial
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -23,13 +23,11 @@ def list_all(as_json: Json = False) -> None:
     """List the sources with their counts and their last error."""
 
     async def read(penstock: Penstock) -> list[dict[str, Any]]:
-        rows = await penstock.database.pool.repeat(partial(list_sources, tenant=penstock.settings.tenant))
+        rows = await penstock.database.pool.repeat(list_sources, tenant=penstock.settings.tenant)
         known = {row["name"]: dict(row) for row in rows}
         chosen = penstock.settings.sources
         names = sorted({*known, *chosen})
-        counts = await penstock.database.pool.repeat(
-            partial(count_messages, sources=names, tenant=penstock.settings.tenant)
-        )
+        counts = await penstock.database.pool.repeat(count_messages, sources=names, tenant=penstock.settings.tenant)
         found = []
         for name in names:
             settings = chosen.get(name)
@@ -58,18 +56,25 @@ def list_all(as_json: Json = False) -> None:
 def check(
     name: Annotated[str, typer.Argument(help="Name of the source, as in [sources.NAME].")], as_json: Json = False
 ) -> None:
-    """Check that a source answers. Exit code 1 if it does not."""
+    """Check whether a source answers, and show what would be taken from it. Changes nothing.
+
+    Exit code 1 if it does not answer.
+    """
     from penstock.product import Product
-    from penstock.sources import Sources
+    from penstock.sources import SourceCheck, Sources
 
-    async def look(product: Product) -> None:
-        await Sources(product, [name]).check(name)
+    async def check(product: Product) -> SourceCheck:
+        return await Sources(product, [name]).check(name)
 
-    ask_product(look)
+    found = ask_product(check)
     if as_json:
-        print_json({"source": name, "answers": True})
-    else:
-        typer.echo(f"The source {name} answers.")
+        print_json({"source": name, "answers": True} | asdict(found))
+        return
+    count = f"at least {counted(found.new, 'new message')}" if found.more else counted(found.new, "new message")
+    examples = f" ({', '.join(shortened(each, 40) for each in found.examples)})" if found.examples else ""
+    typer.echo(f"Source {name} answers: {count}{examples}.")
+    for finding in found.findings:
+        typer.echo(finding)
 
 
 def _source_cells(facts: dict[str, Any]) -> tuple[object, ...]:
@@ -98,7 +103,7 @@ def list_inbox(
     async def read(penstock: Penstock) -> list[dict[str, Any]]:
         tenant = penstock.settings.tenant
         return await penstock.database.pool.repeat(
-            partial(list_messages, tenant=tenant, source=source, state=state, after=after, most=limit)
+            list_messages, tenant=tenant, source=source, state=state, after=after, most=limit
         )
 
     found = ask(read)
@@ -151,7 +156,7 @@ async def _find(penstock: Penstock, reference: str) -> Record:
         message: int | None = min(int(reference), LARGEST)
     else:
         message = await find_message(penstock, reference, tenant=tenant)
-    row = None if message is None else await penstock.database.pool.repeat(partial(load_message, message=message))
+    row = None if message is None else await penstock.database.pool.repeat(load_message, message=message)
     if row is None or row["tenant"] != tenant:
         raise NotFound(
             f"Message {reference} does not exist. `penstock inbox list --state failed` shows the failed ones."

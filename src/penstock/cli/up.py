@@ -19,7 +19,7 @@ from pathlib import Path
 import typer
 
 from penstock.cli.server import Host, Port, ShutdownRequest, run_until_stopped
-from penstock.cli.session import tell
+from penstock.cli.session import report
 from penstock.database import DatabaseEndpoint, EmbeddedServer, home_trouble, reach_database
 from penstock.errors import AlreadyRunning, ServerUnusable
 from penstock.settings import Settings, load_settings
@@ -34,8 +34,11 @@ CANNOT_START = 2  # the exit code of a process that has printed why it cannot wo
 
 def up(host: Host = None, port: Port = None) -> None:
     """Start PostgreSQL, the API and a worker on this machine."""
-    settings = load_settings(api__host=host, api__port=port).settings
-    tell(f"Starting Penstock in {settings.home} …")
+    loaded = load_settings(api__host=host, api__port=port)
+    settings = loaded.settings
+    if loaded.file.path.exists():
+        typer.echo(f"Settings are read from {loaded.file}")
+    report(f"Starting Penstock in {settings.home} …")
     from penstock.web import listen  # a second
 
     with _own_home(settings.home) as lock, listen(settings.api.host, settings.api.port) as listener:

@@ -1,33 +1,5 @@
 """Everything that the client raises on purpose.
 
-    ClientError
-    ├── NotInstalled                the HTTP library is missing
-    ├── Unreachable                 no connection, a connection that broke, or no answer in time
-    ├── BadAnswer                   what answered is not Penstock, or not one that this client understands
-    ├── SourceChanged               a file had another length when it was sent than when it was opened
-    ├── ContentChanged              a document got a new version in the middle of a download
-    ├── StillWaiting                `wait` came to its end before the document did; `document` is how far it is
-    └── Problem                     the server has answered that it cannot; the text is its sentence
-        ├── Refused                 4xx
-        │   ├── BadRequest          400
-        │   ├── BadKey              401: no key, or one that does not count (any more)
-        │   ├── NotAllowed          403: the key may not do this
-        │   ├── NotFound            404
-        │   ├── NameTaken           409: `existing` is the number of the one that has the name
-        │   ├── KeyInFlight         409: the first request with this Idempotency-Key is still under way
-        │   ├── WrongState          409
-        │   ├── BodyTooLarge        413
-        │   ├── RangeRefused        416
-        │   ├── BadValue            422: `errors` has each parameter that cannot be used
-        │   ├── KeyReused           422
-        │   ├── FetchRefused        422: a link that is not followed
-        │   └── RateLimited         429: come again after `retry_after` seconds
-        │       └── QueueFull       429: too many documents wait
-        └── Trouble                 5xx
-            ├── FetchFailed         502: the server of a link is away
-            ├── Unavailable         503: the database did not answer in time
-            └── StorageFull         507
-
 A class is found by the problem's type, then by its status; a type that this client does not know is an error of the
 status's class, so that an older client understands a newer server well enough.
 """

@@ -1,13 +1,12 @@
 """Results of `client.jobs`, `client.fleet`, `client.inbox`, `client.keys` and of the client itself; see models.py."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from penstock.client.models import Json, Result
 
 
-@dataclass(frozen=True, kw_only=True)
 class Sent(Result):
     """A message of a webhook that is kept."""
 
@@ -16,7 +15,6 @@ class Sent(Result):
     status: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Finding(Result):
     """A finding of `penstock doctor`: a problem and the command that fixes it, or a note."""
 
@@ -32,7 +30,6 @@ class Finding(Result):
     acknowledged_by: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class UnreadDocument(Result):
     """A document that could not be read because of its content: replace it, or dismiss it."""
 
@@ -44,7 +41,6 @@ class UnreadDocument(Result):
     failed_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Status(Result):
     """Counts, workers, findings, and documents that could not be read."""
 
@@ -56,7 +52,6 @@ class Status(Result):
     unread_count: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
 class Health(Result):
     """Whether the server can work, and if not, why."""
 
@@ -64,7 +59,6 @@ class Health(Result):
     problems: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Key(Result):
     """An API key; `key` is the secret itself, told once, when it is made."""
 
@@ -82,14 +76,12 @@ class Key(Result):
     key: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Changed(Result):
     """Documents or collections have changed: look again."""
 
     event: str = "changed"
 
 
-@dataclass(frozen=True, kw_only=True)
 class Job(Result):
     """A job; arguments, attempts and `why` only where one is shown by itself."""
 
@@ -115,7 +107,6 @@ class Job(Result):
     why: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Lane(Result):
     """Ready jobs of one queue, kind and fairness key."""
 
@@ -130,7 +121,6 @@ class Lane(Result):
     shut: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class Cause(Result):
     """Why jobs have died; the class of the error is in `extra`, for its name is a word of Python."""
 
@@ -146,7 +136,6 @@ class Cause(Result):
     redrive_progress: Json | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class DeadJob(Result):
     """A dead letter."""
 
@@ -160,7 +149,6 @@ class DeadJob(Result):
     enqueued_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Redriving(Result):
     """The job that gives dead ones another chance, None if none matches; `jobs.show` tells how far it is, and its result."""
 
@@ -169,7 +157,6 @@ class Redriving(Result):
     created: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pause(Result):
     """A queue, kind or fairness key of which nothing new is claimed."""
 
@@ -179,7 +166,6 @@ class Pause(Result):
     since: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Worker(Result):
     """A worker process."""
 
@@ -201,7 +187,6 @@ class Worker(Result):
     gone_why: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class LimitState(Result):
     """A limit, who uses it, and its breaker: closed, open or probing."""
 
@@ -221,7 +206,6 @@ class LimitState(Result):
     workers: list[Json] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Schedule(Result):
     """What runs by which rule."""
 
@@ -243,14 +227,12 @@ class Schedule(Result):
     skipped: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
 class Run(Result):
     """A job of a schedule, outside of its rule."""
 
     job: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class Source(Result):
     """A source, and how far it was read."""
 
@@ -271,7 +253,6 @@ class Source(Result):
     error_since: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class InboxMessage(Result):
     """A message, and what became of it."""
 
@@ -289,7 +270,6 @@ class InboxMessage(Result):
     changed_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class ChangedJobs(Result):
     """The numbers of jobs that were changed."""
 

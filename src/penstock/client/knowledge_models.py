@@ -1,12 +1,11 @@
 """Results of `client.crawls`, `client.facts` and `client.streams`; see models.py."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 
 from penstock.client.models import Json, Result
 
 
-@dataclass(frozen=True, kw_only=True)
 class BegunCrawl(Result):
     """A crawl that was begun, or was under way already."""
 
@@ -17,7 +16,6 @@ class BegunCrawl(Result):
     state: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Crawl(Result):
     """A web site on its way into a collection, and how far it is."""
 
@@ -40,7 +38,6 @@ class Crawl(Result):
     ended_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class CrawlPage(Result):
     """A page of a crawl: which document it is, or why it is none."""
 
@@ -54,7 +51,6 @@ class CrawlPage(Result):
     changed_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Fact(Result):
     """What a document says, with its own words; `passage` and `score` only where it was searched for."""
 
@@ -76,7 +72,6 @@ class Fact(Result):
     score: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
 class FoundFacts(Result):
     """The hits, the best first."""
 
@@ -85,7 +80,6 @@ class FoundFacts(Result):
     took_ms: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
 class Entity(Result):
     """A thing that facts are about."""
 
@@ -95,7 +89,6 @@ class Entity(Result):
     facts: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
 class Extraction(Result):
     """How far a collection is; `asked`: documents that were put in line just now."""
 
@@ -110,7 +103,6 @@ class Extraction(Result):
     asked: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
 class PostedMessage(Result):
     """A message that is kept; `created` is False when it came before."""
 
@@ -119,7 +111,6 @@ class PostedMessage(Result):
     created: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class PostedMessages(Result):
     """What became of messages."""
 
@@ -128,7 +119,6 @@ class PostedMessages(Result):
     waiting: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
 class Stream(Result):
     """A conversation, and how far memos have been made of it."""
 
@@ -146,7 +136,6 @@ class Stream(Result):
     posted_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class StreamMessage(Result):
     """What somebody has said."""
 
@@ -158,7 +147,6 @@ class StreamMessage(Result):
     received_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Memo(Result):
     """What was worth remembering, with the messages that it was made of."""
 

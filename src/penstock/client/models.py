@@ -13,18 +13,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 from penstock.client.errors import BadAnswer, Problem, problem_of
 
 Json = dict[str, Any]
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Something that the server told."""
+    """Something that the server told. A subclass is a dataclass like it, without a decorator."""
 
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
 
 
 R = TypeVar("R", bound=Result)
@@ -79,7 +83,6 @@ def _time(text: object) -> datetime | None:
         raise BadAnswer(f"The server's time {text!r} is none.") from None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Collection(Result):
     """A collection; `statuses` only where one is shown by itself."""
 
@@ -104,7 +107,6 @@ class Collection(Result):
     statuses: Json = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Accepted(Result):
     """A document that will be prepared."""
 
@@ -122,7 +124,6 @@ class Accepted(Result):
     job: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class AcceptedPacket(Result):
     """A packet that will be prepared."""
 
@@ -135,7 +136,6 @@ class AcceptedPacket(Result):
     message: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PacketDocument(Result):
     """A document of a packet: where it stands in the consolidated PDF, or why it does not."""
 
@@ -150,7 +150,6 @@ class PacketDocument(Result):
     reason: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Part(Result):
     """Pages of a packet that belong together."""
 
@@ -160,7 +159,6 @@ class Part(Result):
     confidence: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
 class Packet(Result):
     """A packet, and how far it is."""
 
@@ -185,7 +183,6 @@ class Packet(Result):
     created_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class FileAnswer(Result):
     """What became of one file of several: `document` or `error`."""
 
@@ -200,7 +197,6 @@ class FileAnswer(Result):
         return None if self.problem is None else problem_of(self.code, self.problem)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Document(Result):
     """A document, and how far it is."""
 
@@ -234,6 +230,7 @@ class Document(Result):
     prepared_at: datetime | None = None
     deleted_at: datetime | None = None
     dismissed_at: datetime | None = None
+    restorable_until: datetime | None = None
 
     @property
     def is_over(self) -> bool:
@@ -241,7 +238,6 @@ class Document(Result):
         return self.status not in {"queued", "processing"}
 
 
-@dataclass(frozen=True, kw_only=True)
 class Version(Result):
     """One version of a document."""
 
@@ -253,7 +249,6 @@ class Version(Result):
     prepared_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Page(Result):
     """The text of a page."""
 
@@ -262,7 +257,6 @@ class Page(Result):
     ocr: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Chunk(Result):
     """A part that search finds."""
 
@@ -274,7 +268,6 @@ class Chunk(Result):
     heading: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Happening(Result):
     """Something that happened to a document."""
 
@@ -284,7 +277,6 @@ class Happening(Result):
     details: Json = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Why(Result):
     """Why a document is where it is."""
 
@@ -294,7 +286,6 @@ class Why(Result):
     evidence: Json = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Neighbour(Result):
     """The passage before or behind a hit."""
 
@@ -304,7 +295,6 @@ class Neighbour(Result):
     heading: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Hit(Result):
     """A passage that answers."""
 
@@ -326,7 +316,6 @@ class Hit(Result):
     neighbours: list[Neighbour] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Found(Result):
     """The hits, the best first."""
 
@@ -336,15 +325,22 @@ class Found(Result):
     fallback: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Deleted(Result):
-    """How many documents were deleted at once, and whether there are more that match."""
+    """How many documents a filter has deleted, and whether there are more that match."""
 
     deleted: int
     more: bool = False
+    restorable_until: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
+class CollectionDeletion(Result):
+    """How many documents were deleted with a collection, and until when it can be restored; None: it cannot."""
+
+    deleted: int
+    restorable_until: datetime | None = None
+
+
 class Receipt(Result):
     """What was removed of a document, when, and how that was verified."""
 
@@ -362,7 +358,6 @@ class Receipt(Result):
     verified: Json | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Link(Result):
     """An address that needs no key, for a while."""
 
@@ -370,7 +365,6 @@ class Link(Result):
     expires_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Fetched(Result):
     """A document's bytes that are a file now."""
 

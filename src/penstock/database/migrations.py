@@ -33,8 +33,6 @@ TELL_EVERY = 2.0
 
 @dataclass(frozen=True)
 class Migration:
-    """One file of the schema folder."""
-
     number: int
     name: str
     text: str

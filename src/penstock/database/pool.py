@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakSet
 
 import asyncpg
@@ -26,6 +26,7 @@ from penstock.errors import ConnectionLost, DatabaseTrouble, DatabaseUnreachable
 from penstock.settings import PoolSettings
 from penstock.telemetry import log
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Connect = Callable[[], Awaitable[Session]]
 
@@ -34,7 +35,7 @@ hold_seconds = telemetry.histogram("penstock_pool_hold_seconds", "Seconds for wh
 CONNECTIONS = telemetry.describe(
     "gauge",
     "penstock_pool_connections",
-    "Connections of this process: size (the most), open, used, and who is waiting for one",
+    "Connections of this process: size (the most), open, used, and callers waiting for one",
     ("state",),
 )
 crowded = telemetry.counter(
@@ -49,7 +50,7 @@ MACHINERY = ("contextlib.py", "database/pool.py", "database/database.py")
 
 @dataclass
 class Hold:
-    """One use of a connection: who took it, since when."""
+    """One use of a connection: the place that took it, and since when."""
 
     place: str
     since: float
@@ -119,7 +120,7 @@ class Pool:
             else ""
         )
         self._local += ";" * pooled
-        self.guarded = False  # whether the database knows who may see which row
+        self.guarded = False  # whether the database has row-level security
         self._watch: asyncio.Task[None] | None = None
 
         async def open_session(*_: Any, **__: Any) -> Session:
@@ -170,7 +171,7 @@ class Pool:
 
     @property
     def used_seconds(self) -> float:
-        """How long connections were held since the start, all together; also by those who hold one now."""
+        """How long connections were held since the start, all together; including those that are held now."""
         now = time.monotonic()
         return self._used_seconds + sum(now - hold.since for hold in list(self._holds.values()))
 
@@ -207,14 +208,16 @@ class Pool:
     def _guard(self) -> str:
         return opening() if self.guarded else ""
 
-    async def repeat(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    async def repeat(
+        self, work: Callable[Concatenate[Session, P], Awaitable[T]], /, *args: P.args, **options: P.kwargs
+    ) -> T:
         """Run a read or an idempotent write, again if its connection is lost, until the deadline of one call."""
         deadline = time.monotonic() + self.settings.call_timeout.total_seconds()
         pause = 0.05
         while True:
             try:
                 async with self.session() as session:
-                    return await work(session)
+                    return await work(session, *args, **options)
             except (ConnectionLost, DatabaseUnreachable):
                 if time.monotonic() + pause > deadline:
                     raise

@@ -1,7 +1,7 @@
 """Named SQL statements from `.sql` files next to the modules that run them.
 
     -- name: claim_jobs
-    -- One line that says what it does.
+    -- One line that describes it.
     select … where worker_id = :worker_id
 
     sql = statements(__file__)                  # queue.py reads queue.sql
@@ -82,22 +82,20 @@ class Statement:
             )
         return [values[name] for name in self.parameters]
 
-    async def __call__(self, connection: SqlConnection, **values: Any) -> list[Record]:
+    async def __call__(self, connection: SqlConnection, /, **values: Any) -> list[Record]:
         return await connection.fetch(self.text, *self.arguments(values))
 
-    async def first(self, connection: SqlConnection, **values: Any) -> Record | None:
+    async def first(self, connection: SqlConnection, /, **values: Any) -> Record | None:
         return await connection.fetchrow(self.text, *self.arguments(values))
 
-    async def value(self, connection: SqlConnection, **values: Any) -> Any:
+    async def value(self, connection: SqlConnection, /, **values: Any) -> Any:
         return await connection.fetchval(self.text, *self.arguments(values))
 
-    async def run(self, connection: SqlConnection, **values: Any) -> None:
+    async def run(self, connection: SqlConnection, /, **values: Any) -> None:
         await connection.execute(self.text, *self.arguments(values))
 
 
 class Statements:
-    """The statements of one file, as attributes."""
-
     def __init__(self, path: Path) -> None:
         self._by_name = {name: Statement(name, text) for name, text in _read(path).items()}
 

@@ -2,6 +2,7 @@
 
 from penstock.documents.collections import (
     Collection,
+    CollectionDeletion,
     change_collection,
     create_collection,
     delete_collection,
@@ -9,6 +10,7 @@ from penstock.documents.collections import (
     find_collection,
     find_collection_by_id,
     list_collections,
+    restore_collection,
 )
 from penstock.documents.deletion.delete import BulkDeletion, Matching, delete_matching, find_matching, restore_document
 from penstock.documents.deletion.purge import (
@@ -35,6 +37,7 @@ from penstock.documents.document import (
 from penstock.documents.explain import explain_anything, explain_document
 from penstock.documents.inbox import (
     COUNTED_TO,
+    FROM_API,
     POISON,
     WORKER,
     Inbox,
@@ -53,6 +56,7 @@ from penstock.documents.inbox import (
     list_unreported,
     load_message,
     mark_taken,
+    message_kind,
     note_reported,
     tell_source,
 )
@@ -106,7 +110,6 @@ from penstock.documents.names import (
 )
 from penstock.documents.notify import Notifier, watch_changes
 from penstock.documents.packets import (
-    FROM_API,
     MergedDocument,
     Packet,
     PacketDocument,

@@ -5,8 +5,8 @@ discarded gets a new job for the same version. A document that failed because of
 so it is replaced, or dismissed. Locks are taken in the order jobs, documents.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from penstock.database import Session, statements
 from penstock.documents.deletion.delete import delete_page
@@ -26,15 +26,12 @@ COUNTED_UNREAD = 10_000  # the newest failed documents of a collection, among wh
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A new version, and the job that prepares it."""
-
     version: int
     number: int
     job: int
 
 
 async def retry_document(app: Penstock, document: int, *, tenant: str = "default") -> Document:
-    """Give a failed document another chance."""
     found = await show_document(app, document, tenant=tenant)
     await _refuse_member(app, found, "retry")
     if found.status == "failed":
@@ -79,27 +76,47 @@ async def dismiss_document(app: Penstock, document: int, *, by: str = "", tenant
 
 
 async def list_unread(
-    session: Session, *, tenant: str | None = None, collection: str | None = None, most: int
+    session: Session,
+    *,
+    tenant: str | None = None,
+    collection: str | None = None,
+    among: Sequence[int] | None = None,
+    most: int,
 ) -> tuple[list[UnreadDocument], int]:
     """Documents that failed because of their content and were not dismissed, the newest first, and how many there are."""
     rows = await sql.list_unread(
-        session, types=UNREADABLE, tenant=tenant, collection=collection, counted=COUNTED_UNREAD, most=most
+        session,
+        types=UNREADABLE,
+        tenant=tenant,
+        collection=collection,
+        among=None if among is None else list(among),
+        counted=COUNTED_UNREAD,
+        most=most,
     )
     names = ("id", "collection", "name", "cause", "reason", "failed_at")
     return [UnreadDocument(**{name: row[name] for name in names}) for row in rows], rows[0]["count"] if rows else 0
 
 
 async def delete_document(
-    app: Penstock, document: int, *, by: str = "", reason: str = "deleted by hand", tenant: str = "default"
+    app: Penstock,
+    document: int,
+    *,
+    by: str = "",
+    reason: str = "deleted by hand",
+    now: bool = False,
+    tenant: str = "default",
 ) -> Document:
-    """Delete a document and its members: search does not see them from now on. Deleting it again changes nothing."""
+    """Delete a document and its members: search does not see them from now on. Deleting it again changes nothing.
+
+    With `now` it is removed at once and cannot be restored, also if it was deleted before.
+    """
     await show_document(app, document, tenant=tenant)
-    await delete_page(app.database, [document], reason, by=by)
+    await delete_page(app.database, [document], reason, by=by, now=now)
     return await show_document(app, document, tenant=tenant)
 
 
 async def redrive_failed(tx: Session, app: Penstock, document: int) -> int | None:
-    """failed -> queued, in the caller's transaction: the number of the job, or None if it is not failed (any more)."""
+    """failed -> queued, in the caller's transaction: the id of the job, or None if it is not failed (any more)."""
     row = await sql.failed_job.first(tx, document=document)
     if row is None:
         return None
@@ -156,7 +173,7 @@ async def _refuse_member(app: Penstock, document: Document, what: str) -> None:
     """A document of a packet is prepared by the packet's job: alone it can be neither stopped nor tried again."""
     if document.parent is None or document.status not in {"queued", "processing", "failed"}:
         return
-    packet = await app.database.pool.repeat(partial(sql.packet_of.first, document=document.id))
+    packet = await app.database.pool.repeat(sql.packet_of.first, document=document.id)
     if packet is not None:
         raise WrongState(
             f"Document {document.id} ({document.name}) is a part of packet {packet['id']}: {what} that one, or send the packet "
@@ -168,7 +185,7 @@ def _tell_why_not_retried(document: Document) -> str:
     name = f"Document {document.id} ({document.name})"
     match document.status:
         case "ready":
-            return f"{name} is ready: upload it again with replace to have it prepared anew."
+            return f"{name} is ready: upload it again with replace to have it prepared again."
         case "deleted":
             return f"{name} is deleted: upload it again."
-    return f"{name} is {document.status} already: `penstock why {document.id}` says how far it is."
+    return f"{name} is {document.status} already: `penstock why {document.id}` shows its progress."

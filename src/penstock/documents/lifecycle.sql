@@ -53,6 +53,7 @@ cross join lateral (
   where dismissed_at is null and coalesce(error ->> 'type', error ->> 'class') = any (:types::text[])
 ) as document
 where (:tenant::text is null or collection.tenant = :tenant) and (:collection::text is null or collection.name = :collection)
+  and (:among::int[] is null or collection.id = any (:among))
 order by document.id desc limit :most::int
 
 -- name: lock_for_replacement
@@ -77,7 +78,7 @@ unseen as (  -- a version that never became live will not any more
 document as (
   update penstock.documents
   set state = 'queued', error = null, version_id = :version, job_id = :job, changed_at = penstock.now(),
-    -- What is found goes on under what was said of it; if nothing is found, there is nothing else to say.
+    -- A live version keeps its metadata until the new one replaces it; without one, the new metadata hold at once.
     metadata = case when live_id is null then :metadata::jsonb else metadata end,
     uploaded_by = case when live_id is null then :uploaded_by else uploaded_by end
   where id = :document

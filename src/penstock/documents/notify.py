@@ -10,7 +10,6 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 
 from penstock.database import Database, statements
 from penstock.engine import Penstock
@@ -36,7 +35,7 @@ class Notifier:
         self.listeners: list[Callable[[], None]] = []  # in this process, called at once
 
     def notify(self) -> None:
-        """Something has changed, and is committed."""
+        """Note that something has changed and is committed."""
         for listener in self.listeners:
             listener()
         self._pending = True
@@ -57,7 +56,7 @@ class Notifier:
             self._pending = False
             self._sent_at = time.monotonic()
             try:
-                await self._app.database.pool.repeat(partial(sql.notify.run, channel=CHANNEL))
+                await self._app.database.pool.repeat(sql.notify.run, channel=CHANNEL)
             except (DatabaseTrouble, DatabaseUnreachable) as error:
                 log.debug("a change was not announced", error=str(error))
 
@@ -71,7 +70,7 @@ class Watch:
         self._last = -1
 
     async def wait(self, timeout: float) -> bool:
-        """True when something has changed, as far as is known; False when the time is over. Look in both cases."""
+        """True when something may have changed, False when the time is over. Read again in both cases."""
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             if self._database.notifications.arriving:
@@ -92,7 +91,7 @@ class Watch:
 
 @asynccontextmanager
 async def watch_changes(database: Database) -> AsyncIterator[Watch]:
-    """A watch for as long as the block lasts; look once before the first wait."""
+    """A watch for as long as the block lasts; read once before the first wait."""
     watch = Watch(database)
     try:
         yield watch

@@ -71,8 +71,6 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The result of preparing a version."""
-
     media_type: str
     title: str
     facts: Mapping[str, Any]

@@ -12,7 +12,7 @@ from typing import Any
 
 from asyncpg import Record
 
-from penstock.database import Database, Session, statements
+from penstock.database import Database, Session, Statement, statements
 from penstock.documents.document import (
     STATES,
     ChunkText,
@@ -27,6 +27,7 @@ from penstock.documents.document import (
 )
 from penstock.documents.names import no_such_collection
 from penstock.engine import Penstock
+from penstock.engine.inspect import MOST_COUNTED
 from penstock.errors import BadRequest, BadValue, NotFound
 from penstock.text import storable
 
@@ -40,21 +41,21 @@ TIMELINE_MAX = 1000
 
 
 async def show_document(app: Penstock, document: int, *, tenant: str = "default") -> Document:
-    return await app.database.pool.repeat(partial(load_document, document=document, tenant=tenant))
+    return await app.database.pool.repeat(load_document, document=document, tenant=tenant)
 
 
 async def load_document(session: Session, document: int, *, tenant: str = "default") -> Document:
     """As `show_document`, for callers that have a connection."""
     rows = await sql.show_documents(session, ids=[document], tenant=tenant) if 0 < document <= LARGEST else []
     if not rows:
-        raise NotFound(f"Document {document} does not exist. `penstock documents list` shows all.")
+        raise NotFound(f"Document {document} does not exist.")
     return read_document(rows[0])
 
 
 async def show_documents(app: Penstock, documents: Sequence[int], *, tenant: str = "default") -> list[Document]:
     """Those of these documents that exist, by id."""
     ids = [number for number in documents if 0 < number <= LARGEST]
-    rows = await app.database.pool.repeat(lambda session: sql.show_documents(session, ids=ids, tenant=tenant))
+    rows = await app.database.pool.repeat(sql.show_documents, ids=ids, tenant=tenant)
     return [read_document(row) for row in rows]
 
 
@@ -68,9 +69,9 @@ async def list_documents(
     most: int = 100,
     tenant: str = "default",
 ) -> list[Document]:
-    """By id; deleted documents only if `status` asks for them."""
+    """List documents by id; deleted ones only if `status` asks for them."""
     if status is not None and status not in STATES:
-        raise BadValue(f"There is no status {status!r}: use one of {', '.join(STATES)}.")
+        raise BadValue(f"{status!r} is not a status: use one of {', '.join(STATES)}.")
     if not 0 <= after <= LARGEST or not 0 <= (parent or 0) <= LARGEST:
         return []
     number = None if collection is None else await _collection_id(app, collection, tenant)
@@ -100,41 +101,48 @@ async def list_partly_readable(
 
 async def find_document(app: Penstock, reference: str, *, tenant: str = "default") -> Document:
     """By id, by `collection/name`, or by a name that only one collection has."""
-    if reference.isascii() and reference.isdecimal():
-        return await show_document(app, int(reference), tenant=tenant)
-    rows = await app.database.pool.repeat(partial(sql.find_documents, tenant=tenant, **_readings(reference)))
-    if len(rows) > 1:
-        where = ", ".join(f"{row['collection']}/{row['name']}" for row in rows)
+    found = await _find(app, sql.find_documents, reference, tenant)
+    if len(found) > 1:
+        where = ", ".join(f"{each.collection}/{each.name}" for each in found)
         raise BadRequest(f"Document {reference} is ambiguous: use one of {where}.")
-    if not rows:
+    if not found:
         raise NotFound(f"Document {reference} does not exist. `penstock documents list` shows all.")
-    return read_document(rows[0])
+    return found[0]
 
 
 async def find_deleted_document(app: Penstock, reference: str, *, tenant: str = "default") -> Document:
     """By id, or the one of this name that was deleted last."""
+    found = await _find(app, sql.find_deleted_documents, reference, tenant)
+    if not found:
+        advice = "`penstock documents list --status deleted` shows all."
+        raise NotFound(f"Deleted document {reference} does not exist. {advice}")
+    return found[0]
+
+
+async def _find(app: Penstock, statement: Statement, reference: str, tenant: str) -> list[Document]:
+    """By id, or by a statement that tries both readings of a name: names may have slashes themselves."""
     if reference.isascii() and reference.isdecimal():
-        return await show_document(app, int(reference), tenant=tenant)
-    rows = await app.database.pool.repeat(partial(sql.find_deleted_documents, tenant=tenant, **_readings(reference)))
-    if not rows:
-        raise NotFound(
-            f"Deleted document {reference} does not exist. `penstock documents list --status deleted` shows all."
-        )
-    return read_document(rows[0])
-
-
-def _readings(reference: str) -> dict[str, Any]:
-    """A name, or a collection and a name."""
+        return await show_documents(app, [int(reference)], tenant=tenant)
     collection, _, rest = reference.partition("/")
-    return {"whole": storable(reference), "collection": storable(collection), "rest": storable(rest)}
-
-
-async def count_documents(app: Penstock, collection: str | None = None, *, tenant: str = "default") -> dict[str, int]:
-    """The number of documents in each of the five states."""
-    number = None if collection is None else await _collection_id(app, collection, tenant)
-    row = await app.database.pool.repeat(
-        lambda session: sql.count_documents.first(session, tenant=tenant, collection=number)
+    rows = await app.database.pool.repeat(
+        lambda session: statement(
+            session, tenant=tenant, whole=storable(reference), collection=storable(collection), rest=storable(rest)
+        )
     )
+    return [read_document(row) for row in rows]
+
+
+async def count_documents(
+    app: Penstock,
+    collection: str | None = None,
+    *,
+    among: Sequence[int] | None = None,
+    most: int = MOST_COUNTED,
+    tenant: str = "default",
+) -> dict[str, int]:
+    """Documents by state, of one collection, of those `among` these ids, or of all; unready ones are counted to a bound."""
+    ids = among if collection is None else [await _collection_id(app, collection, tenant)]
+    row = await app.database.pool.repeat(sql.count_documents.first, tenant=tenant, collections=ids, most=most)
     return {state: (row[state] if row is not None else 0) for state in STATES}
 
 
@@ -143,11 +151,7 @@ async def read_text(app: Penstock, document: int, *, tenant: str = "default") ->
     version = await _live_version(app, document, tenant)
     page, start = 0, 0
     while True:
-
-        async def fetch(session: Session, page: int = page, start: int = start) -> Record | None:
-            return await sql.read_text.first(session, version=version, page=page, start=start, piece=PIECE)
-
-        row = await app.database.pool.repeat(fetch)
+        row = await app.database.pool.repeat(sql.read_text.first, version=version, page=page, start=start, piece=PIECE)
         if row is None:
             return
         if row["number"] != page and page:
@@ -161,9 +165,7 @@ async def list_pages(
     app: Penstock, document: int, *, after: int = 0, most: int = 100, tenant: str = "default"
 ) -> list[PageText]:
     version = await _live_version(app, document, tenant)
-    rows = await app.database.pool.repeat(
-        lambda session: sql.list_pages(session, version=version, after=_bounded(after), most=most)
-    )
+    rows = await app.database.pool.repeat(sql.list_pages, version=version, after=_bounded(after), most=most)
     return [PageText(**row) for row in rows]
 
 
@@ -171,9 +173,7 @@ async def list_chunks(
     app: Penstock, document: int, *, after: int = -1, most: int = 100, tenant: str = "default"
 ) -> list[ChunkText]:
     version = await _live_version(app, document, tenant)
-    rows = await app.database.pool.repeat(
-        lambda session: sql.list_chunks(session, version=version, after=_bounded(after), most=most)
-    )
+    rows = await app.database.pool.repeat(sql.list_chunks, version=version, after=_bounded(after), most=most)
     return [ChunkText(**row) for row in rows]
 
 
@@ -182,15 +182,13 @@ async def list_events(
 ) -> list[Event]:
     """The events of a document, oldest first."""
     await show_document(app, document, tenant=tenant)
-    rows = await app.database.pool.repeat(
-        lambda session: sql.list_events(session, document=document, after=after, most=most)
-    )
+    rows = await app.database.pool.repeat(sql.list_events, document=document, after=after, most=most)
     return [Event(row["id"], row["at"], row["event"], json.loads(row["details"])) for row in rows]
 
 
 async def tenant_of(database: Database, document: int) -> str | None:
     """The tenant of a document, which authorises a signed link to it."""
-    found: str | None = await database.pool.repeat(lambda session: sql.tenant_of.value(session, document=document))
+    found: str | None = await database.pool.repeat(sql.tenant_of.value, document=document)
     return found
 
 
@@ -202,9 +200,7 @@ async def _live_version(app: Penstock, document: int, tenant: str) -> int:
 
 
 async def _collection_id(app: Penstock, name: str, tenant: str) -> int:
-    number: int | None = await app.database.pool.repeat(
-        lambda session: sql.collection_id.value(session, tenant=tenant, name=storable(name))
-    )
+    number: int | None = await app.database.pool.repeat(sql.collection_id.value, tenant=tenant, name=storable(name))
     if number is None:
         raise no_such_collection(name)
     return number
@@ -233,9 +229,9 @@ def read_document(row: Record) -> Document:
 async def browse(
     app: Penstock, wanted: DocumentFilter, *, before: int = LARGEST, most: int = 50, tenant: str = "default"
 ) -> DocumentPage:
-    """The newest documents before a number."""
+    """The newest documents before an id."""
     if wanted.status is not None and wanted.status not in STATES:
-        raise BadValue(f"There is no status {wanted.status!r}: use one of {', '.join(STATES)}.")
+        raise BadValue(f"{wanted.status!r} is not a status: use one of {', '.join(STATES)}.")
     where = {"tenant": tenant, "collections": None if wanted.collections is None else list(wanted.collections)}
     if wanted.is_plain and wanted.status in {None, "queued", "processing", "failed"}:
         return await _by_index(app, wanted, {**where, "before": before, "most": most + 1}, most)
@@ -267,7 +263,7 @@ async def _look_through(app: Penstock, wanted: DocumentFilter, where: dict[str, 
 async def _look_at(
     app: Penstock, wanted: DocumentFilter, where: dict[str, Any], most: int, window: int
 ) -> DocumentPage:
-    statement = partial(
+    row = await app.database.pool.repeat(
         sql.look_through.first,
         state="queued" if wanted.status == "processing" else wanted.status,
         name=wanted.name,
@@ -277,7 +273,6 @@ async def _look_at(
         window=window,
         **where,
     )
-    row = await app.database.pool.repeat(statement)
     assert row is not None  # noqa: S101  a count always has a row
     found = await show_documents(app, row["ids"][:most], tenant=where["tenant"])
     if wanted.status in {"queued", "processing"}:  # which of the two, its job knows
@@ -318,22 +313,20 @@ async def list_versions(
     await show_document(app, document, tenant=tenant)
     if not 0 <= after <= NUMBER_MAX:
         return []
-    rows = await app.database.pool.repeat(
-        lambda session: sql.list_versions(session, document=document, tenant=tenant, after=after, most=most)
-    )
+    rows = await app.database.pool.repeat(sql.list_versions, document=document, tenant=tenant, after=after, most=most)
     return [Version(**row) for row in rows]
 
 
 async def blob_of(app: Penstock, document: int, version: int | None = None, *, tenant: str = "default") -> VersionBlob:
     """The bytes of one version, or of the newest one, whether or not it could be prepared."""
     if not 0 < document <= LARGEST:
-        raise NotFound(f"There is no document {document}.")
-    wanted = version if version is None or 0 < version <= NUMBER_MAX else 0  # 0 is the number of none
+        raise NotFound(f"Document {document} does not exist.")
+    wanted = version if version is None or 0 < version <= NUMBER_MAX else 0  # 0 matches none
     row = await app.database.pool.repeat(
         lambda session: sql.blob_of.first(session, document=document, version=wanted, tenant=tenant)
     )
     if row is None:
-        raise NotFound(f"There is no document {document}.")
+        raise NotFound(f"Document {document} does not exist.")
     said = f"Document {document} ({row['name']})"
     if row["state"] == "deleted":
         raise NotFound(f"{said} is deleted.")
@@ -349,12 +342,8 @@ async def blob_of(app: Penstock, document: int, version: int | None = None, *, t
 async def show_timeline(app: Penstock, document: int, *, tenant: str = "default") -> list[TimelineEntry]:
     """The events of a document and the attempts of its jobs in one order, oldest first."""
     events = await list_events(app, document, most=TIMELINE_MAX, tenant=tenant)
-    attempts = await app.database.pool.repeat(partial(sql.attempts, document=document, most=TIMELINE_MAX))
-    return _in_order([*map(_of_event, events), *map(_of_attempt, attempts)])
-
-
-def _of_event(event: Event) -> tuple[datetime, str, Mapping[str, Any]]:
-    return event.at, event.event, event.details
+    attempts = await app.database.pool.repeat(sql.attempts, document=document, most=TIMELINE_MAX)
+    return _in_order([*((each.at, each.event, each.details) for each in events), *map(_of_attempt, attempts)])
 
 
 def _of_attempt(row: Record) -> tuple[datetime, str, Mapping[str, Any]]:

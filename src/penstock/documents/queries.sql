@@ -84,18 +84,19 @@ where document.id = any (array(
 ))
 
 -- name: tenant_of
--- For who has a link to it and is nobody else.
+-- The tenant of a document, for a signed link, which names none.
 select tenant from penstock.documents where id = :document and state <> 'deleted'
 
 -- name: collection_id
 select id from penstock.collections where tenant = :tenant and name = :name and deleted_at is null
 
 -- name: count_documents
--- What is queued or failed is counted by a small index; what is ready follows from the tallies: live, and not one of those.
+-- What is queued (or processing) and what is failed is counted by a small index, each to a bound. What is ready follows from the
+-- tallies: live, and not one of those; beyond the bound it includes live documents whose newer version was not counted.
 with
   wanted as (
     select id from penstock.collections
-    where tenant = :tenant and case when :collection::int is null then true else id = :collection end
+    where tenant = :tenant and (:collections::int[] is null or id = any (:collections::int[]))
   ),
   unready as (
     select
@@ -107,9 +108,18 @@ with
       select document.live_id,
         -- include: fragments.sql status
         as status
-      from penstock.documents as document
+      from (
+        (select few.* from wanted cross join lateral (
+          select live_id, version_id, job_id, state from penstock.documents
+          where collection_id = wanted.id and state = 'queued' limit :most::int
+        ) as few limit :most::int)
+        union all
+        (select few.* from wanted cross join lateral (
+          select live_id, version_id, job_id, state from penstock.documents
+          where collection_id = wanted.id and state = 'failed' limit :most::int
+        ) as few limit :most::int)
+      ) as document
       left join penstock.jobs as job on job.id = document.job_id
-      where document.state in ('queued', 'failed') and document.collection_id in (select id from wanted)
     ) as document
   ),
   tally as (
@@ -140,7 +150,7 @@ where version_id = :version and ordinal > :after order by ordinal limit :most
 select id, at, event, details from penstock.events where document_id = :document and id > :after order by id limit :most
 
 -- name: wanted
--- The collections that are looked into; each has an index of its documents that begins with it.
+-- The collections that are searched; each has an index of its documents that begins with it.
 collection.tenant = :tenant and collection.deleted_at is null
   and (:collections::int[] is null or collection.id = any (:collections::int[]))
 
@@ -151,7 +161,7 @@ where document.id = any (array(select id from page)) and document.tenant = :tena
 order by document.id desc
 
 -- name: newest
--- The newest documents before a number.
+-- The newest documents before an id.
 with page as materialized (
   select page.id
   from penstock.collections as collection
@@ -202,8 +212,8 @@ with page as materialized (
 -- include: queries.sql shown
 
 -- name: look_through
--- For conditions that no index has: looks at so many documents before a number, and says how far it came: below `last` nothing was
--- looked at; 0 is the end. Each collection gives its part; where one has more, the others are not looked at below that either.
+-- For conditions that no index has: filters so many documents before an id, and returns how far it came: below `last` nothing was
+-- read; 0 is the end. Each collection gives its part; where one has more, the others are not read below that either.
 with
   wanted as materialized (
     select id from penstock.collections
@@ -243,7 +253,7 @@ select array(select id from matching order by id desc) as ids, (select count(*) 
   (select last from reached) as last, (select min(created_at) from looked) as oldest
 
 -- name: at_number
--- When the first document from a number on came.
+-- When the first document from an id on was added.
 select first.id, first.created_at
 from penstock.collections as collection
 cross join lateral (
@@ -263,7 +273,7 @@ cross join lateral (
 where collection.tenant = :tenant and (:collections::int[] is null or collection.id = any (:collections::int[]))
 
 -- name: attempts
--- The ended attempts of all jobs that a document ever had: its versions name theirs, and retries tell of theirs in its story.
+-- The ended attempts of all jobs that a document ever had: its versions name theirs, and events name those of retries.
 with job as (
   select job_id as id from penstock.versions where document_id = :document and job_id is not null
   union

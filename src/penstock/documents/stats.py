@@ -7,7 +7,6 @@ last count are read directly, so that a chart is up to date.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 from penstock.database import Database, Session, statements
 
@@ -32,7 +31,7 @@ async def count_everywhere(session: Session) -> dict[str, int]:
 
 
 async def count_lately(session: Session) -> dict[str, int]:
-    """Documents of the last hour: accepted, ready, partial (ready with gaps), failed."""
+    """Documents of the last hour: accepted, ready, partial (only partly readable), failed."""
     [row] = await sql.count_lately(session, most=EVENTS)
     return dict(row)
 
@@ -103,5 +102,5 @@ async def waiting_now(
 ) -> list[Waiting]:
     """The collections in which documents wait, most first."""
     asked = None if collections is None else list(collections)
-    rows = await database.pool.repeat(partial(sql.waiting_now, tenant=tenant, collections=asked, most=SHOWN_TO))
+    rows = await database.pool.repeat(sql.waiting_now, tenant=tenant, collections=asked, most=SHOWN_TO)
     return [Waiting(**row) for row in rows]

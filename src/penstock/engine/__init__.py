@@ -20,7 +20,6 @@ from penstock.engine.queue import (
     insert_alone,
     insert_jobs,
     insert_reserved,
-    pausable_names,
     pauses,
     reserve_ids,
 )

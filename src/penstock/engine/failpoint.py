@@ -41,8 +41,6 @@ class FailpointReached(Exception):
 
 @dataclass
 class Failpoint:
-    """One failpoint of this process."""
-
     fault: str
     passage: int
     passed: int = 0
@@ -68,7 +66,6 @@ _armed = parse(os.environ.get(VARIABLE, ""))
 
 
 def reach(name: str, session: Session | None = None) -> None:
-    """Pass a failpoint."""
     if _armed:
         _pass(name, session)
 

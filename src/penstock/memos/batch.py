@@ -107,7 +107,6 @@ async def forget_questions(tx: Session, job: int) -> list[int]:
 
 
 async def forget_answers(tx: Session, fanouts: Sequence[int]) -> None:
-    """Remove the questions and answers of these fan-outs."""
     if fanouts:
         await sql.forget_questions.run(tx, fanouts=list(fanouts))
 
@@ -175,7 +174,6 @@ def _between(mark: str, rules: str, lines: Sequence[str]) -> list[Message]:
 
 
 def find_schema(kinds: Sequence[str]) -> dict[str, Any]:
-    """The form of the answer to `find_question`."""
     memo = {
         "text": {"type": "string"},
         "kind": {"type": "string", "enum": list(kinds)},
@@ -186,7 +184,6 @@ def find_schema(kinds: Sequence[str]) -> dict[str, Any]:
 
 
 def judge_schema() -> dict[str, Any]:
-    """The form of the answer to `judge_question`."""
     return _list_of("verdicts", {"pair": {"type": "integer"}, "verdict": {"type": "string", "enum": list(VERDICTS)}})
 
 

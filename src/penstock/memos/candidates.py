@@ -24,8 +24,6 @@ NEAR = 4  # memos that a candidate is compared with, at most
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memo that the model proposes."""
-
     text: str
     kind: str
     confidence: float

@@ -8,7 +8,6 @@ found = await find_memos(database, models, MemoQuestion("what is the gate made o
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 sql = statements(__file__)
 
 STREAMS = 1_000  # that are searched by meaning when none is named: those that were last written to
-SEARCH = RowSearch("memos", depth=200, looked_at=200, weight=1.0, least=0.0)
+SEARCH = RowSearch("memos", depth=200, candidates=200, weight=1.0, least=0.0)
 SHOWN = 500  # characters of a message that are shown with a memo
 
 
@@ -37,8 +36,6 @@ class BatchOvertaken(Exception):
 
 @dataclass(frozen=True)
 class BatchAnswer:
-    """The model's answers about a batch."""
-
     batch: MessageBatch
     candidates: Sequence[Candidate]
     pairs: Sequence[Pair] = ()
@@ -201,10 +198,8 @@ async def list_memos(
 async def find_memos(database: Database, models: Models, question: MemoQuestion, chosen: MemoSettings) -> list[Memo]:
     """The memos that answer best, by words and by meaning."""
     asked = await embed_question(models, question.text, [chosen.model])
-    ids = await database.pool.repeat(partial(_rank, question=question, asked=asked, language=chosen.language))
-    return await database.pool.repeat(
-        partial(show_memos, ids=ids[: question.k], tenant=question.tenant, every=question.every)
-    )
+    ids = await database.pool.repeat(_rank, question=question, asked=asked, language=chosen.language)
+    return await database.pool.repeat(show_memos, ids=ids[: question.k], tenant=question.tenant, every=question.every)
 
 
 async def _rank(

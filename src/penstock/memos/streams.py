@@ -167,7 +167,6 @@ def removal_key(stream: int) -> str:
 
 
 def fairness_key_of_memos(tenant: str) -> str:
-    """The fairness key of a tenant's memos."""
     return fairness_key_of(tenant, SHARE)
 
 
@@ -283,20 +282,8 @@ def _stream(row: Record, trouble: str) -> Stream:
             state = "working"
         else:
             state, reason = "waiting", error.get("message", "")
-    return Stream(
-        row["id"],
-        row["name"],
-        row["last"],
-        row["done"],
-        row["last"] - row["done"],
-        row["memos"],
-        state,
-        reason,
-        row["job"],
-        row["waits_since"],
-        row["created_at"],
-        row["posted_at"],
-    )
+    facts = {key: value for key, value in row.items() if key not in {"job_state", "error"}}
+    return Stream(**facts, waiting=row["last"] - row["done"], state=state, reason=reason)
 
 
 # -- deletion -------------------------------------------------------------------------------------------------------------

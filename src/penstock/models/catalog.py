@@ -58,7 +58,7 @@ def open_model(name: str, settings: Settings | None = None) -> Model:
         return LocalModel(name, 256, load_static)
     if name == MINILM:
         if settings is None or not is_installed(minilm_folder(settings)):
-            raise BadSetting("The embedding model minilm is not installed: run `penstock model install minilm`.")
+            raise BadSetting("The embedding model minilm is not installed: run `penstock models install minilm`.")
         folder = minilm_folder(settings)
         return LocalModel(name, 384, lambda: _load_minilm(folder), batch=8)  # half a second: a question may wait
     if settings is not None and name in settings.models:
@@ -71,7 +71,7 @@ def open_model(name: str, settings: Settings | None = None) -> Model:
 def list_models(settings: Settings) -> list[KnownModel]:
     """All models that `open_model` can open, the built-in one first."""
     installed = is_installed(minilm_folder(settings))
-    about = "in this process" if installed else "not installed: run `penstock model install minilm`"
+    about = "in this process" if installed else "not installed: run `penstock models install minilm`"
     return [
         KnownModel(BUILT_IN, 256, True, "in this process, comes with Penstock"),
         KnownModel(MINILM, 384, installed, about),

@@ -24,8 +24,6 @@ PIECE = 64 * 2**10
 
 @dataclass(frozen=True)
 class HttpReply:
-    """The answer of a server, of whatever status."""
-
     status: int
     headers: Mapping[str, str]
     content: bytes

@@ -36,8 +36,6 @@ _THOUGHTS = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 
 @dataclass(frozen=True)
 class CompletionReply:
-    """One answer of a server."""
-
     text: str
     finish: str  # stop, length, content_filter …
     model: str

@@ -31,7 +31,7 @@ DIMENSIONS = 384
 TOKENS_MAX = 256  # as it was trained
 LONGEST = 16_384  # characters, far more than so many tokens need
 GRAPH, TOKENIZER, MARKER = "model.onnx", "tokenizer.json", "model.json"
-AGAIN = "Run `penstock model install minilm`."
+AGAIN = "Run `penstock models install minilm`."
 
 
 class MiniLM:
@@ -90,13 +90,8 @@ LAYERS, HIDDEN, HEADS = 6, 384, 12
 OPSET, IR = 17, 8  # known to onnxruntime 1.20
 
 
-def build_graph(weights: "Mapping[str, NDArray[np.float32]]") -> bytes:
-    """The serialised graph; the same weights give the same bytes."""
-    return _Graph(weights).build()
-
-
 class _Graph:
-    """Nodes and weights as they are added; a value is its name."""
+    """Nodes and weights as they are added; a value is its name. The same weights give the same bytes."""
 
     def __init__(self, weights: "Mapping[str, NDArray[np.float32]]") -> None:
         try:
@@ -306,7 +301,7 @@ def _check(files: dict[str, bytes]) -> None:
 def _build(files: dict[str, bytes], folder: Path) -> None:
     from safetensors.numpy import load
 
-    made = {GRAPH: build_graph(load(files[WEIGHTS])), TOKENIZER: files[TOKENIZER]}
+    made = {GRAPH: _Graph(load(files[WEIGHTS])).build(), TOKENIZER: files[TOKENIZER]}
     digests = {name: sha256(content).hexdigest() for name, content in made.items()}
     about = {"package": PACKAGE, "version": VERSION, "licence": "Apache-2.0", "sha256": digests}
     folder.mkdir()

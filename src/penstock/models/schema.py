@@ -56,7 +56,6 @@ def check_schema(schema: object) -> dict[str, Any]:
 
 
 def _parts(schema: object) -> Iterator[dict[str, Any]]:
-    """All schemas in a schema."""
     from referencing.jsonschema import DRAFT202012
 
     if isinstance(schema, dict):

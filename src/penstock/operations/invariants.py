@@ -10,21 +10,12 @@ more: `doctor` and the metrics report these. Nothing is repaired here; documents
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from asyncpg import Record
 
 from penstock.database import Database, Session, Statement, statements
-from penstock.documents.integrity import (
-    IntegrityFinding,
-    Repair,
-    begin_check,
-    end_gone,
-    list_open,
-    note_found,
-    run_check,
-)
+from penstock.documents import integrity
 from penstock.engine import Context, Penstock
 from penstock.search import VectorTable, models_of
 
@@ -94,8 +85,6 @@ INVARIANTS = tuple(Invariant(number, *rule) for number, rule in enumerate(RULES,
 
 @dataclass(slots=True)
 class Verdict:
-    """The result of checking an invariant."""
-
     invariant: Invariant
     subjects: int = 0
     violations: int = 0
@@ -124,24 +113,24 @@ class InvariantCheck:
     async def page(self, after: list[Any] | None) -> tuple[list[int], list[Any] | None]:
         over = self._invariant.over
         if not over:  # all of it is one page, of which only what is wrong is a subject
-            return [row["subject"] for row in await self._database.pool.repeat(partial(self._violations, ids=[]))], None
+            return [row["subject"] for row in await self._database.pool.repeat(self._violations, ids=[])], None
         last = after[0] if after else "" if over == "keys" else 0
         values = {"after": last, "most": PAGE} | ({"chunks": CHUNKS} if over == "live" else {})
-        rows: list[Record] = await self._database.pool.repeat(partial(getattr(sql, f"page_{over}"), **values))
+        rows: list[Record] = await self._database.pool.repeat(getattr(sql, f"page_{over}"), **values)
         whole = len(rows) < (1 if over == "live" else PAGE)
         onward = None if whole else [rows[-1]["last" if over == "keys" else "id"]]
         return [row["id"] for row in rows if over != "keys" or row["wrong"]], onward
 
-    async def find(self, subjects: Sequence[int]) -> list[IntegrityFinding]:
-        rows = await self._database.pool.repeat(partial(self._violations, ids=list(subjects)))
+    async def find(self, subjects: Sequence[int]) -> list[integrity.IntegrityFinding]:
+        rows = await self._database.pool.repeat(self._violations, ids=list(subjects))
         asked = set(subjects)
         wrong = {row["subject"]: row for row in rows if row["subject"] in asked}
         return [
-            IntegrityFinding(subject, row["said"], _advise(self._invariant, row), row["document"])
+            integrity.IntegrityFinding(subject, row["said"], _advise(self._invariant, row), row["document"])
             for subject, row in sorted(wrong.items())[:NOTED]
         ]
 
-    async def repair(self, found: IntegrityFinding) -> Repair | None:
+    async def repair(self, found: integrity.IntegrityFinding) -> integrity.Repair | None:
         """None: a person has to find out the cause."""
         return None
 
@@ -180,7 +169,7 @@ async def check_invariants(
     """Some pages of each; what was looked at and what is violated, by number."""
     done = {}
     for invariant in INVARIANTS:
-        looked = await run_check(database, InvariantCheck(database, invariant), pages=pages, seconds=seconds)
+        looked = await integrity.run_check(database, InvariantCheck(database, invariant), pages=pages, seconds=seconds)
         done[invariant.number] = {"subjects": looked.subjects, "violations": looked.found}
     return done
 
@@ -192,8 +181,8 @@ async def verify(database: Database, invariants: Sequence[Invariant] = INVARIANT
 
 async def _verify(database: Database, invariant: Invariant) -> Verdict:
     began, verdict, check = time.monotonic(), Verdict(invariant), InvariantCheck(database, invariant)
-    await begin_check(database, check.name)
-    subjects = await list_open(database, check.name)
+    await integrity.begin_check(database, check.name)
+    subjects = await integrity.list_open(database, check.name)
     seen: set[int] = set()
     cursor: list[Any] | None = None
     first = True
@@ -202,8 +191,8 @@ async def _verify(database: Database, invariant: Invariant) -> Verdict:
             subjects, cursor = await check.page(cursor)
             verdict.subjects += len(subjects) if invariant.over else 0
         found = await check.find(subjects) if subjects else []
-        await end_gone(database, check.name, subjects, found)
-        await note_found(database, check.name, found)
+        await integrity.end_gone(database, check.name, subjects, found)
+        await integrity.note_found(database, check.name, found)
         new = [each for each in found if each.subject not in seen]
         seen.update(each.subject for each in new)
         verdict.violations += len(new)

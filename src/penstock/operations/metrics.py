@@ -112,7 +112,6 @@ class FleetGauges(Collector):
         self._registry.register(self)
 
     async def render(self) -> bytes:
-        """The gauges as text."""
         async with self._reading:  # several scrapers, one reading
             if time.monotonic() - self._read_at > FRESH:
                 await self._read()

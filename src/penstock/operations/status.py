@@ -4,6 +4,7 @@ Problems are the findings of `doctor`. Documents that could not be read because 
 are not a problem of operation.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.database import Session, all_tenants
@@ -39,11 +40,13 @@ async def read_status(
     }
 
 
-async def read_unread(app: Penstock, *, collection: str | None = None, tenant: str = "default") -> dict[str, Any]:
-    """The newest documents that could not be read, and how many there are."""
+async def read_unread(
+    app: Penstock, *, collection: str | None = None, among: Sequence[int] | None = None, tenant: str = "default"
+) -> dict[str, Any]:
+    """The newest documents that could not be read, and how many there are; `among` some collections, by id."""
 
     async def read(session: Session) -> tuple[list[UnreadDocument], int]:
-        return await list_unread(session, tenant=tenant, collection=collection, most=MOST_UNREAD)
+        return await list_unread(session, tenant=tenant, collection=collection, among=among, most=MOST_UNREAD)
 
     unread, count = await app.database.pool.repeat(read)
     return {"unread": unread, "unread_count": count}

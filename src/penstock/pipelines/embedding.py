@@ -1,4 +1,4 @@
-"""Vectors for what a job writes: by any model, with the permits of those behind an address.
+"""Vectors for what a job writes: by any model, with permits for remote ones.
 
 A collection that is about to change its model wants the vectors of the next one, too. That one may be away, or not installed
 here: it must not keep a document from becoming ready by the present one.
@@ -20,8 +20,6 @@ TROUBLE = (JobFailure, CannotStart, TimeoutError)  # of a model: away, wrong, no
 
 
 class Embedding:
-    """The models of a worker, as its handlers use them."""
-
     def __init__(self, app: Penstock, models: Models) -> None:
         self._app = app
         self._models = models
@@ -35,7 +33,7 @@ class Embedding:
         await prepare_model(self._app.database, model.name, model.dimensions)
 
     async def vectors(self, ctx: Context, name: str, texts: Sequence[str]) -> "NDArray[np.float32]":
-        """A model behind an address has permits, and a breaker for when it is away; one of this process needs neither."""
+        """A remote model has permits, and a breaker for when it is away; one of this process needs neither."""
         model = self._models.open(name)
         if not self.is_remote(name):
             return await model.embed(texts)
@@ -61,5 +59,4 @@ class Embedding:
 
 
 def model_limit(name: str) -> str:
-    """The limit of the calls to a remote model."""
     return f"model-{name}"

@@ -13,7 +13,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from penstock.database import Pool
@@ -84,7 +83,7 @@ class GatheredAnswers:
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float = 0.0
-    seen: set[Any] = field(default_factory=set)  # what was said before, so that nothing is there twice
+    seen: set[Any] = field(default_factory=set)  # facts that were found before, so that none is there twice
 
     def count(self, answer: Answer) -> None:
         self.answered += 1
@@ -105,8 +104,6 @@ class GatheredAnswers:
 
 
 class FactAssembly:
-    """The facts of one version."""
-
     def __init__(
         self, ctx: Context, pool: Pool, embedding: Embedding, source: FactSource, config: ExtractionConfig
     ) -> None:
@@ -139,9 +136,9 @@ class FactAssembly:
         for first in range(0, len(windows), WINDOWS_BATCH):
             await self._ctx.progress(first, len(windows), "windows")
             numbers = range(first, min(first + WINDOWS_BATCH, len(windows)))
-            answers = await self._repeat(partial(load_answers, version=version, config=config.digest, windows=numbers))
+            answers = await self._repeat(load_answers, version=version, config=config.digest, windows=numbers)
             several = [windows[number] for number in sorted(answers)]
-            texts = await self._repeat(partial(read_windows, version=version, windows=several))
+            texts = await self._repeat(read_windows, version=version, windows=several)
             for number, passages in zip(sorted(answers), texts, strict=True):
                 reading = await asyncio.to_thread(read_answer, answers[number].answer, passages, config)
                 self._gathered.count(answers[number])
@@ -207,8 +204,6 @@ def _gap(number: int, window: Window, reason: str) -> dict[str, Any]:
 
 
 class ExtractFacts:
-    """The handlers of facts, with what they share."""
-
     extract_call: Kind
     window_call: Kind
 
@@ -220,7 +215,7 @@ class ExtractFacts:
         self._declare()
 
     def _declare(self) -> None:
-        """The kinds and the schedule. Without a model they are there, too: what was asked for waits, and says for what."""
+        """The kinds and the schedule. They are declared without a model, too: requests then wait for one."""
         job, llms = self._app.job, self._app.settings.llms
         name = self._app.settings.knowledge.llm or (next(iter(llms)) if len(llms) == 1 else "default")
         chosen = llms.get(name)
@@ -253,7 +248,7 @@ class ExtractFacts:
     # -- asking for it ------------------------------------------------------------------------------------------------
 
     async def ask(self, collection: Collection, *, again: bool = False, keep: bool | None = None) -> list[int]:
-        """Have all versions read that search sees and that were not, or not wholly; all of them if `again`. Numbers of jobs.
+        """Have all versions read that search sees and that were not, or not wholly; all of them if `again`. Ids of the jobs.
 
         With `keep`, new versions are read by themselves from now on; without, none is, not even now.
         """
@@ -261,11 +256,11 @@ class ExtractFacts:
         jobs: list[int] = []
         repeat, fairness_key = self._app.database.pool.repeat, fairness_key_of(collection.tenant, collection.name)
         if keep is not None:
-            await repeat(partial(keep_facts, collection=collection.id, keeps=keep))
+            await repeat(keep_facts, collection=collection.id, keeps=keep)
         if keep is False:
             return jobs
         while rows := await repeat(
-            partial(list_wanted, collection=collection.id, config=config, every=again, after=after, most=ENQUEUED)
+            list_wanted, collection=collection.id, config=config, every=again, after=after, most=ENQUEUED
         ):
             after = rows[-1]["document"]
             jobs += await asyncio.gather(
@@ -287,7 +282,7 @@ class ExtractFacts:
         """Read one version; what came of it, for the history. None: search does not see it any more."""
         config = self.config
         repeat = self._app.database.pool.repeat
-        source = await repeat(partial(find_source, document=document, version=version))
+        source = await repeat(find_source, document=document, version=version)
         if source is None:
             await self._forget(ctx, version, config)
             return None
@@ -316,34 +311,34 @@ class ExtractFacts:
         cutter, after = Cutter(size), 0
         windows: list[Window] = []
         repeat = self._app.database.pool.repeat
-        while pages := await repeat(partial(list_pages, version=source.version, after=after, most=PAGES_BATCH)):
+        while pages := await repeat(list_pages, version=source.version, after=after, most=PAGES_BATCH):
             after = pages[-1][0]
             windows += await aside(sum(len(text) for _, text in pages), cutter.add, pages)
         windows += cutter.rest()
         if again:
             async with ctx.write() as tx:
                 await forget_answers(tx, source.version, digest)
-        answered = await repeat(partial(answered_windows, version=source.version, config=digest))
+        answered = await repeat(answered_windows, version=source.version, config=digest)
         missing = [number for number in range(len(windows)) if number not in answered]
         return {"windows": [to_json(window) for window in windows], "missing": missing}
 
     async def _insist_on(self, source: FactSource, failed: dict[int, Gap], total: int) -> None:
-        """What only the model's server kept from us is no gap; and what is there is not replaced by less."""
+        """Windows that failed for transient reasons are not gaps, and present facts are not replaced by fewer."""
         if not failed:
             return
         passing = [gap for gap in failed.values() if gap.cls in NOT_ITS_FAULT]
-        standing = await self._app.database.pool.repeat(partial(standing_gaps, source=source))
+        standing = await self._app.database.pool.repeat(standing_gaps, source=source)
         worse = len(failed) == total or (standing is not None and standing < len(failed))
         if passing or worse:
             told = "; ".join(f"job {gap.job} {gap.reason}" for gap in list(failed.values())[:3])
             raise ChildFailed(
-                f"{len(failed):,} of its {total:,} windows have no answer ({told}): mend the cause and redrive it, and only "
+                f"{len(failed):,} of its {total:,} windows have no answer ({told}): fix the cause and redrive it, and only "
                 "these are asked again.",
                 children=[gap.job for gap in failed.values()],
             )
 
     async def _forget(self, ctx: Context, version: int, config: ExtractionConfig) -> None:
-        """A version that was replaced or deleted while it was read: its answers are for nobody."""
+        """Discard the answers about a version that was replaced or deleted while it was read."""
         async with ctx.write() as tx:
             await forget_answers(tx, version, config.digest)
 
@@ -357,10 +352,10 @@ class ExtractFacts:
         if present.digest != config:
             raise Permanent("The schema or the model of [knowledge] has changed since: run `penstock extract` again.")
         repeat = self._app.database.pool.repeat
-        source = await repeat(partial(find_source, document=document, version=version))
+        source = await repeat(find_source, document=document, version=version)
         if source is None:
             return
-        [passages] = await repeat(partial(read_windows, version=version, windows=[from_json(spans)]))
+        [passages] = await repeat(read_windows, version=version, windows=[from_json(spans)])
         text = "\n\n".join(passage.text for passage in passages)
         ctx.enter("ask")
         done = await self._llm.complete(Request(messages(present, text), ANSWER), llm=present.llm)
@@ -369,15 +364,15 @@ class ExtractFacts:
             answer = Answer(window, done.value, done.tokens_in, done.tokens_out, done.cost)
             await keep_answer(tx, source, config, answer)
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- maintenance --------------------------------------------------------------------------------------------------
 
     async def tidy_facts(self, ctx: Context) -> dict[str, int]:
-        """What old extractions have left, versions that nobody has asked for and that shall be read, and missing indexes."""
+        """Clean up old extractions, enqueue versions that were not read yet, and build missing indexes."""
         database = self._app.database
         done = {"removed": await sweep_extractions(database), "asked": 0}
         if self.has_model:
             digest = self.config.digest
-            rows = await database.pool.repeat(partial(list_unasked, config=digest, most=ENQUEUED))
+            rows = await database.pool.repeat(list_unasked, config=digest, most=ENQUEUED)
             for row in rows:
                 fairness_key = fairness_key_of(row["tenant"], row["collection"])
                 call = self.extract_call(document=row["document"], version=row["version"])

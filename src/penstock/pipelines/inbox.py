@@ -11,31 +11,12 @@ import binascii
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from asyncpg import Record
 
+from penstock import documents
 from penstock.blobs import BlobStore, StoredBlob
-from penstock.documents import (
-    FROM_API,
-    POISON,
-    Inbox,
-    Intake,
-    Manifest,
-    Notifier,
-    PacketFile,
-    Packets,
-    Reference,
-    Upload,
-    api_settings,
-    bytes_of,
-    ensure_collection,
-    is_outrun,
-    load_message,
-    mark_taken,
-    read_manifest,
-)
 from penstock.documents.ingest import CheckedUpload, check_upload
 from penstock.engine import Context, Penstock
 from penstock.errors import BadMessage, BodyTooLarge, NameTaken, NotFound, Permanent, Refused
@@ -55,21 +36,21 @@ class Outrun(Exception):
 
 
 class HandleMessage:
-    """The handler of messages, with what it needs."""
-
-    def __init__(self, inbox: Inbox, fetcher: Fetcher, packets: Packets, notifier: Notifier) -> None:
+    def __init__(
+        self, inbox: documents.Inbox, fetcher: Fetcher, packets: documents.Packets, notifier: documents.Notifier
+    ) -> None:
         self._app: Penstock = inbox.app
         self._store: BlobStore = inbox.store
         self._fetcher = fetcher
         self._inbox = inbox
         self._packets = packets
-        self._intake: Intake = packets.intake
+        self._intake: documents.Intake = packets.intake
         self._notifier = notifier
         self._buckets: dict[tuple[str, str | None, str], Any] = {}  # each has connections of its own
 
     async def take_message(self, ctx: Context, message: int) -> dict[str, Any] | None:
-        """Make what a message asks for, once."""
-        row = await self._app.database.pool.repeat(partial(load_message, message=message))
+        """Create the document, packet or memo of a message, once."""
+        row = await self._app.database.pool.repeat(documents.load_message, message=message)
         if row is None or row["state"] == "taken" or row["job_id"] != ctx.job.id:  # a newer content has its own job
             return None
         chosen = self._settings_of(row)
@@ -78,28 +59,31 @@ class HandleMessage:
         if chosen.makes == "memo":
             return await self._take_memo(ctx, row, payload)
         most = self._app.settings.packet.documents
-        manifest = read_manifest(payload, chosen, row["message_id"], most=most)
-        collection = await ensure_collection(self._app, chosen.collection, tenant=row["tenant"])
+        manifest = documents.read_manifest(payload, chosen, row["message_id"], most=most)
+        collection = await documents.ensure_collection(self._app, chosen.collection, tenant=row["tenant"])
         checked = self._check(row, chosen, manifest, collection.id)
         if chosen.makes == "packet":
             return await self._take_packet(ctx, row, chosen, manifest, checked)
         return await self._take_document(ctx, row, chosen, manifest, checked)
 
     def _settings_of(self, row: Record) -> SourceSettings:
-        if row["source"] == FROM_API:
-            return api_settings(json.loads(row["payload"]), row["tenant"])
+        if row["source"] == documents.FROM_API:
+            return documents.api_settings(json.loads(row["payload"]), row["tenant"])
         if row["source"] not in self._app.settings.sources:
             raise BadMessage(
-                f"There is no source {row['source']} in the settings of this worker: add it, then redrive the message."
+                f"Source {row['source']} is not in the settings of this worker: add [sources.{row['source']}], then run "
+                f"`penstock inbox retry {row['id']}`."
             )
         return self._inbox.source(row["source"])
 
-    def _check(self, row: Record, chosen: SourceSettings, manifest: Manifest, collection: int) -> CheckedUpload:
-        upload = Upload(
+    def _check(
+        self, row: Record, chosen: SourceSettings, manifest: documents.Manifest, collection: int
+    ) -> CheckedUpload:
+        upload = documents.Upload(
             collection=chosen.collection,
             name=manifest.name,
             content=_nothing(),
-            uploaded_by=f"source {row['source']}" if row["source"] != FROM_API else manifest.uploaded_by,
+            uploaded_by=f"source {row['source']}" if row["source"] != documents.FROM_API else manifest.uploaded_by,
             metadata=manifest.metadata,
             replace=chosen.replaces or row["number"] > 1,
         )
@@ -108,7 +92,7 @@ class HandleMessage:
     # -- a document -----------------------------------------------------------------------------------------------------
 
     async def _take_document(
-        self, ctx: Context, row: Record, chosen: SourceSettings, manifest: Manifest, checked: CheckedUpload
+        self, ctx: Context, row: Record, chosen: SourceSettings, manifest: documents.Manifest, checked: CheckedUpload
     ) -> dict[str, Any]:
         stored = await self._fetch(ctx, row, chosen, manifest.documents[0], 0)
         if row["number"] == 1:
@@ -122,13 +106,13 @@ class HandleMessage:
         except Outrun as outrun:
             return await self._stand_back(ctx, row, outrun.document)
         except NameTaken as error:
-            raise BadMessage(f"{error} Or set replace = true for the source {row['source']}.") from None
+            raise BadMessage(f"{error} Or set replace = true for source {row['source']}.") from None
         await self._settle(unneeded)
         return {"document": done.accepted.id}
 
     async def _end(self, tx: Any, row: Record, document: int) -> None:
         """After the document is written, and so locked: of two messages for one name the later one is what stays."""
-        if await is_outrun(tx, document, row["source"], row["job_id"]):
+        if await documents.is_outrun(tx, document, row["source"], row["job_id"]):
             raise Outrun(document)
         await self._note_taken(tx, row, document)
 
@@ -139,8 +123,8 @@ class HandleMessage:
         return {"document": document}
 
     async def _note_taken(self, tx: Any, row: Record, document: int | None) -> None:
-        if not await mark_taken(tx, row["id"], row["number"], document):
-            raise BadMessage(f"The message {row['id']} came with other content meanwhile, which has a job of its own.")
+        if not await documents.mark_taken(tx, row["id"], row["number"], document):
+            raise BadMessage(f"Message {row['id']} came with other content meanwhile, which has a job of its own.")
 
     async def _settle(self, unneeded: Sequence[str]) -> None:
         for key in unneeded:
@@ -150,16 +134,16 @@ class HandleMessage:
     # -- a packet -------------------------------------------------------------------------------------------------------
 
     async def _take_packet(
-        self, ctx: Context, row: Record, chosen: SourceSettings, manifest: Manifest, checked: CheckedUpload
+        self, ctx: Context, row: Record, chosen: SourceSettings, manifest: documents.Manifest, checked: CheckedUpload
     ) -> dict[str, Any]:
         require_all = manifest.require_all
         if require_all is None:
             require_all = self._app.settings.packet.require_all
         sourced = await self._gather(ctx, row, chosen, manifest.documents)
         missing = [f"{each.name} ({each.reason.rstrip('.')})" for each in sourced if each.stored is None]
-        if missing and require_all:  # the message is what can be tried again
+        if missing and require_all:  # the message can be retried
             raise BadMessage(
-                f"The packet must have all of its documents (require_all), and lacks {'; '.join(missing[:5])}."
+                f"The packet must have all of its documents (require_all), but lacks {'; '.join(missing[:5])}."
             )
         checked = replace(checked, number=row["id"]) if row["number"] == 1 else checked
         prepared = await self._packets.prepare(checked, sourced, require_all=require_all)
@@ -172,35 +156,35 @@ class HandleMessage:
         except Outrun as outrun:
             return await self._stand_back(ctx, row, outrun.document)
         except NameTaken as error:
-            raise BadMessage(f"{error} Or set replace = true for the source {row['source']}.") from None
+            raise BadMessage(f"{error} Or set replace = true for source {row['source']}.") from None
         await self._settle(unneeded)
         return {"packet": done.accepted.id}
 
     async def _gather(
-        self, ctx: Context, row: Record, chosen: SourceSettings, references: Sequence[Reference]
-    ) -> list[PacketFile]:
-        """The bytes of all documents, some at a time; what can never be had is told in place of it."""
+        self, ctx: Context, row: Record, chosen: SourceSettings, references: Sequence[documents.Reference]
+    ) -> list[documents.PacketFile]:
+        """The bytes of all documents, some at a time; a document that cannot be fetched has the reason instead."""
         turns = asyncio.Semaphore(self._app.settings.packet.fetch_at_once)
 
-        async def fetch(place: int, reference: Reference) -> PacketFile:
+        async def fetch(place: int, reference: documents.Reference) -> documents.PacketFile:
             async with turns:
                 try:
-                    return PacketFile(reference.name, await self._fetch(ctx, row, chosen, reference, place))
+                    return documents.PacketFile(reference.name, await self._fetch(ctx, row, chosen, reference, place))
                 except Permanent as error:
-                    return PacketFile(reference.name, None, str(error))
+                    return documents.PacketFile(reference.name, None, str(error))
 
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(fetch(*each)) for each in enumerate(references)]
         except BaseExceptionGroup as several:
-            raise several.exceptions[0] from None  # its class says what becomes of the job
+            raise several.exceptions[0] from None  # its class decides whether the job is retried
         return [task.result() for task in tasks]
 
     # -- a message of a conversation ------------------------------------------------------------------------------------
 
     async def _take_memo(self, ctx: Context, row: Record, payload: dict[str, Any]) -> dict[str, Any]:
         """It has its place in its stream when the message ends; memos are made of it with the others there."""
-        if reason := payload.get(POISON):
+        if reason := payload.get(documents.POISON):
             raise BadMessage(str(reason))
         try:
             stream, message = read_payload(payload, row["message_id"], row["source"])
@@ -214,7 +198,7 @@ class HandleMessage:
     # -- bytes ----------------------------------------------------------------------------------------------------------
 
     async def _fetch(
-        self, ctx: Context, row: Record, chosen: SourceSettings, reference: Reference, place: int
+        self, ctx: Context, row: Record, chosen: SourceSettings, reference: documents.Reference, place: int
     ) -> StoredBlob:
         """The bytes of one document in our store; the digest says where they are after a crash."""
         if reference.digest:
@@ -233,16 +217,16 @@ class HandleMessage:
             return stored
         return await self._fetch_outside(chosen, reference)  # kept for so long that its bytes were collected
 
-    async def _find_bytes(self, message: int, reference: Reference) -> StoredBlob:
+    async def _find_bytes(self, message: int, reference: documents.Reference) -> StoredBlob:
         digest = bytes.fromhex(reference.digest)
-        stored = await self._app.database.pool.repeat(partial(bytes_of, message=message, digest=digest))
+        stored = await self._app.database.pool.repeat(documents.bytes_of, message=message, digest=digest)
         if stored is None:
             raise BadMessage(
                 f"The bytes of {reference.name} that came with the message are gone: let the source send it again."
             )
         return stored
 
-    async def _fetch_outside(self, chosen: SourceSettings, reference: Reference) -> StoredBlob:
+    async def _fetch_outside(self, chosen: SourceSettings, reference: documents.Reference) -> StoredBlob:
         most = self._app.settings.limits.bytes
         try:
             if reference.url:
@@ -250,7 +234,7 @@ class HandleMessage:
                     return await self._store.write(response.pieces(), most=most)
             return await self._store.write(self._bucket(chosen).read(reference.blob), most=most)
         except NotFound as error:
-            raise BadMessage(f"{reference.name} is not there: {error}") from None
+            raise BadMessage(f"{reference.name} does not exist: {error}") from None
         except BodyTooLarge as error:
             raise BadMessage(f"{reference.name} is too large: {error}") from None
 
@@ -260,11 +244,11 @@ class HandleMessage:
         url = chosen.url.get_secret_value() if chosen.type == "bucket" and chosen.url else chosen.blobs_url
         if not url:
             raise BadMessage(
-                "The message names a document by its key, and the source has no blobs_url: set it, then redrive."
+                "The message names a document by its key, and the source has no blobs_url: set it, then retry the message."
             )
         own = chosen.type == "bucket"
         endpoint, options = (chosen.endpoint, chosen.options) if own else (chosen.blobs_endpoint, chosen.blobs_options)
-        secret = options.get_secret_value() if options else ""  # two sources may see one bucket with other eyes
+        secret = options.get_secret_value() if options else ""  # two sources may use one bucket with other credentials
         if (url, endpoint, secret) not in self._buckets:
             self._buckets[url, endpoint, secret] = open_bucket(url, endpoint, options)
         return self._buckets[url, endpoint, secret]
@@ -274,7 +258,7 @@ async def _nothing() -> AsyncIterator[bytes]:
     yield b""
 
 
-async def _decoded(reference: Reference) -> AsyncIterator[bytes]:
+async def _decoded(reference: documents.Reference) -> AsyncIterator[bytes]:
     text = "".join(reference.content.split())
     try:
         whole = await asyncio.to_thread(base64.b64decode, text, validate=True)

@@ -8,33 +8,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from penstock import documents
 from penstock.blobs import BlobStore
-from penstock.documents import (
-    Notifier,
-    clear_old_versions,
-    collect_blobs,
-    compact_tallies,
-    count_minutes,
-    end_abandoned,
-    is_anything_due,
-    reconcile,
-    remove_deleted,
-    sweep_answers,
-)
 from penstock.documents.deletion import call_qdrant_remover
 from penstock.documents.integrity import check_documents
-from penstock.engine import Context, JobId, Kind, Penstock
-from penstock.engine.inspect import (
-    RedrivePlan,
-    RedriveResult,
-    Selection,
-    Stage,
-    describe_stage,
-    plan_redrive,
-    run_stages,
-    try_stage,
-    watch_stage,
-)
+from penstock.engine import Context, JobId, Kind, Penstock, inspect
 from penstock.knowledge.crawl import sweep_crawls
 from penstock.models import Models
 from penstock.search import Index, compact, needs_compaction
@@ -47,8 +25,6 @@ REDRIVE_SLOTS = 4
 
 
 class RemoveDocuments:
-    """The handler that purges deleted documents."""
-
     remove_call: Kind
 
     def __init__(self, app: Penstock, store: BlobStore) -> None:
@@ -56,22 +32,22 @@ class RemoveDocuments:
         self._store = store
 
     async def remove_documents(self, ctx: Context) -> int:
-        """Remove all that is due, and look again; how many documents."""
+        """Remove all that is due, and verify it; how many documents."""
         loop = asyncio.get_running_loop()
         removed, deadline = 0, loop.time() + PATIENCE
         while True:
-            done = await remove_deleted(self._app.database, self._store)
+            done = await documents.remove_deleted(self._app.database, self._store)
             removed += done
             if done:
                 await call_qdrant_remover(self._app)
-            if loop.time() > deadline or not await is_anything_due(self._app.database):
+            if loop.time() > deadline or not await documents.is_anything_due(self._app.database):
                 return removed
             if not done:
                 await asyncio.sleep(CHECK_EVERY)
 
     async def call(self) -> bool:
-        """Have it done, if there is something to do and nobody does it yet."""
-        if not await is_anything_due(self._app.database):
+        """Enqueue the job, if there is something to do and no job yet."""
+        if not await documents.is_anything_due(self._app.database):
             return False
         job = await self._enqueue()
         # A dead one has the key, and would keep it for ever: its failure stays in the history, and another one tries.
@@ -84,8 +60,6 @@ class RemoveDocuments:
 
 
 class TidyDocuments:
-    """The handlers that clean up."""
-
     fold_call: Kind
 
     def __init__(self, app: Penstock, store: BlobStore, models: Models, removal: RemoveDocuments) -> None:
@@ -98,19 +72,19 @@ class TidyDocuments:
     async def tidy_documents(self, ctx: Context) -> dict[str, int]:
         """One batch of everything; the counts, for the history."""
         database = self._app.database
-        put_right = await reconcile(database)
+        put_right = await documents.reconcile(database)
         done = {
             "failed": put_right.failed,
             "deleted": put_right.deleted,
-            "versions": await clear_old_versions(database, self._index.clear),
-            "tallies": await compact_tallies(database),
-            "minutes": await count_minutes(database),
-            "answers": await sweep_answers(database),
-            "blobs": await collect_blobs(database, self._store, database.settings.blobs.collect_after),
+            "versions": await documents.clear_old_versions(database, self._index.clear),
+            "tallies": await documents.compact_tallies(database),
+            "minutes": await documents.count_minutes(database),
+            "answers": await documents.sweep_answers(database),
+            "blobs": await documents.collect_blobs(database, self._store, database.settings.blobs.collect_after),
         }
         await self._removal.call()
         await call_qdrant_remover(self._app)
-        await end_abandoned(database, self._app)
+        await documents.end_abandoned(database, self._app)
         for each in await needs_compaction(database):
             await self._app.enqueue(
                 self.fold_call(collection=each.collection, model=each.model),
@@ -126,14 +100,12 @@ class TidyDocuments:
 
 
 class CheckDocuments:
-    """The handler of integrity checks."""
-
     def __init__(self, app: Penstock, store: BlobStore) -> None:
         self._app = app
         self._store = store
 
     async def check_documents(self, ctx: Context) -> dict[str, dict[str, int]]:
-        """What was looked at, found and repaired, for the history; without the checks that have found nothing."""
+        """Counts of what was checked, found and repaired, for the history; without the checks that have found nothing."""
         done = await check_documents(self._app, self._store)
         return {name: looked for name, looked in done.items() if looked["subjects"] or looked["found"]}
 
@@ -148,16 +120,16 @@ class RedriveStart:
 
 
 class RedriveDeadLetters:
-    """The kind of job, and how one is put in."""
+    """The kind of job, and its enqueueing."""
 
-    def __init__(self, app: Penstock, notifier: Notifier) -> None:
+    def __init__(self, app: Penstock, notifier: documents.Notifier) -> None:
         self._app = app
         self._notifier = notifier
         self._kind = app.job(queue=REDRIVE_QUEUE, timeout="3d", retries=10)(self.redrive_jobs)
 
-    async def start(self, selection: Selection, *, force: bool = False) -> RedriveStart:
-        """Raises NothingChanged unless forced, before anything is put in."""
-        plan = await plan_redrive(self._app.database, selection, force=force)
+    async def start(self, selection: inspect.Selection, *, force: bool = False) -> RedriveStart:
+        """Raises NothingChanged unless forced, before anything is enqueued."""
+        plan = await inspect.plan_redrive(self._app.database, selection, force=force)
         if not plan.attempts:
             return RedriveStart(None, 0)
         call = self._kind(ids=list(selection.ids), fingerprint=selection.fingerprint, kind=selection.kind)
@@ -167,30 +139,30 @@ class RedriveDeadLetters:
     async def redrive_jobs(
         self, ctx: Context, ids: list[int], fingerprint: str | None = None, kind: str | None = None
     ) -> dict[str, Any]:
-        """Go through the stages; what became of them, and the sentence that says it."""
-        selection = Selection(tuple(ids), fingerprint, kind)
+        """Go through the stages; the outcome, and a sentence about it."""
+        selection = inspect.Selection(tuple(ids), fingerprint, kind)
 
         async def make_plan() -> dict[str, Any]:
-            return (await plan_redrive(self._app.database, selection, force=True)).as_json()
+            return (await inspect.plan_redrive(self._app.database, selection, force=True)).as_json()
 
-        plan = RedrivePlan.of_json(await ctx.step("plan", make_plan))
+        plan = inspect.RedrivePlan.of_json(await ctx.step("plan", make_plan))
         total = len(plan.attempts)
 
-        async def run(number: int, stage: list[int], left: int) -> Stage:
-            said, before = describe_stage(stage, left), total - left - len(stage)
+        async def run(number: int, stage: list[int], left: int) -> inspect.Stage:
+            said, before = inspect.describe_stage(stage, left), total - left - len(stage)
 
             async def ended(count: int) -> None:
                 await ctx.progress(before + count, total, said)
 
             async def pass_through() -> dict[str, Any]:
                 async with ctx.write() as tx:
-                    await try_stage(tx, plan, stage)
+                    await inspect.try_stage(tx, plan, stage)
                 await ended(0)
                 self._notifier.notify()
-                return vars(await watch_stage(self._app.database, plan, stage, ended=ended))
+                return vars(await inspect.watch_stage(self._app.database, plan, stage, ended=ended))
 
-            return Stage(**await ctx.step(f"stage {number}", pass_through))
+            return inspect.Stage(**await ctx.step(f"stage {number}", pass_through))
 
-        result: RedriveResult = await run_stages(plan, run)
+        result: inspect.RedriveResult = await inspect.run_stages(plan, run)
         self._notifier.notify()
         return vars(result) | {"sentence": result.sentence}

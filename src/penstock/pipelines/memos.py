@@ -11,42 +11,10 @@ read, and the next job. The unique key of a batch says where it begins, so that 
 
 import asyncio
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from penstock import memos
 from penstock.engine import Context, Kind, Order, Penstock, cancel_trees, enqueue_orders
-from penstock.memos import (
-    BATCH,
-    PAIRS,
-    BatchAnswer,
-    BatchOvertaken,
-    Candidate,
-    MessageBatch,
-    Pair,
-    batch_key,
-    batch_of,
-    choose_pairs,
-    deleted_streams,
-    fairness_key_of_memos,
-    find_question,
-    find_schema,
-    forget_answers,
-    forget_questions,
-    is_asking,
-    judge_question,
-    judge_schema,
-    mark_deleted,
-    nearest_live,
-    read_batch,
-    read_candidates,
-    read_verdicts,
-    removal_key,
-    remove_memos,
-    remove_messages,
-    remove_stream,
-    save,
-    streams_waiting,
-)
 from penstock.models import Models
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.llm import LlmRequests
@@ -59,14 +27,12 @@ if TYPE_CHECKING:
 
 MEMOS_QUEUE = "memos"
 CHECK = "memo.batch-check"
-PAGE = 500  # streams that are looked at, and get their jobs, in one transaction
+PAGE = 500  # streams that are read, and get their jobs, in one transaction
 PAGES = 200  # in one check; the next one goes on with those that still have none
 CHECK_ANSWERS_EVERY = 0.2  # seconds
 
 
 class MakeMemos:
-    """The handlers of memos, with what they need."""
-
     def __init__(self, app: Penstock, llm: LlmRequests, models: Models) -> None:
         self._app = app
         self._llm = llm
@@ -96,7 +62,7 @@ class MakeMemos:
         since: datetime | None = None
         after = 0
         for _ in range(PAGES):
-            rows = await pool.repeat(partial(streams_waiting, since=since, after=after, most=PAGE))
+            rows = await pool.repeat(memos.streams_waiting, since=since, after=after, most=PAGE)
             due = [row for row in rows if not row["ordered"]]
             if due:
                 self._llm.choose(self._chosen.llm)
@@ -115,22 +81,22 @@ class MakeMemos:
 
     def _order(self, stream: int, after: int, tenant: str) -> Order:
         call = self.batch_call(stream=stream, after=after)
-        return Order(call, fairness_key_of_memos(tenant), unique=batch_key(stream, after))
+        return Order(call, memos.fairness_key_of_memos(tenant), unique=memos.batch_key(stream, after))
 
     # -- one batch ----------------------------------------------------------------------------------------------------
 
     async def make_memos(self, ctx: Context, stream: int, after: int) -> dict[str, int] | None:
         """Make memos of the next messages of a stream; what was read and found."""
         kept = await ctx.step("read", self._read, stream, after)
-        if kept is None:  # deleted, or somebody has been there before
+        if kept is None:  # deleted, or another job has handled the batch
             return None
-        batch = MessageBatch.kept(kept)
+        batch = memos.MessageBatch.kept(kept)
         candidates, rejected = await self._find(ctx, batch) if batch.lines else ([], 0)
         texts = [candidate.text for candidate in candidates]
         vectors = await self._embed(ctx, texts)
         pairs = await self._compare(ctx, stream, texts, vectors) if texts else []
         verdicts = await self._judge(ctx, batch, texts, pairs) if pairs else []
-        answer = BatchAnswer(batch, candidates, pairs, verdicts)
+        answer = memos.BatchAnswer(batch, candidates, pairs, verdicts)
         told = {"messages": len(batch.lines), "memos": len(candidates), "rejected": rejected}
         await self._save(ctx, answer, vectors, told)
         return told
@@ -138,15 +104,15 @@ class MakeMemos:
     async def _read(self, stream: int, after: int) -> dict[str, Any] | None:
         llm = self._llm.choose(self._chosen.llm)
         async with self._app.database.pool.session() as session:
-            return await read_batch(session, stream, after, self._chosen, llm)
+            return await memos.read_batch(session, stream, after, self._chosen, llm)
 
-    async def _find(self, ctx: Context, batch: MessageBatch) -> tuple[list[Candidate], int]:
-        call = self._llm.call(find_question(batch), llm=batch.llm, schema=find_schema(batch.kinds))
+    async def _find(self, ctx: Context, batch: memos.MessageBatch) -> tuple[list[memos.Candidate], int]:
+        call = self._llm.call(memos.find_question(batch), llm=batch.llm, schema=memos.find_schema(batch.kinds))
         [answer] = await ctx.map("find", [call])
-        return read_candidates(answer["value"], batch)
+        return memos.read_candidates(answer["value"], batch)
 
     async def _embed(self, ctx: Context, texts: list[str]) -> "NDArray[np.float32]":
-        """Computed again where that costs nothing; what another server was asked for is kept."""
+        """Local vectors are computed again; those of a remote model are kept as a step."""
         import numpy as np
 
         model = self._models.open(self._chosen.model)
@@ -162,28 +128,36 @@ class MakeMemos:
         raw = await ctx.step("embed", embed, model.name, texts, pure=True)
         return np.frombuffer(raw, dtype=np.float32).reshape(len(texts), model.dimensions)
 
-    async def _compare(self, ctx: Context, stream: int, texts: list[str], vectors: "NDArray[np.float32]") -> list[Pair]:
-        """What is so near to something older that the model is asked about it; kept, for the question must stay the same."""
+    async def _compare(
+        self, ctx: Context, stream: int, texts: list[str], vectors: "NDArray[np.float32]"
+    ) -> list[memos.Pair]:
+        """Pairs of similar memos about which the model is asked; kept, because the question must stay the same."""
         chosen = self._chosen
 
-        async def compare(texts: list[str]) -> list[Pair]:
+        async def compare(texts: list[str]) -> list[memos.Pair]:
             async with self._app.database.pool.session() as session:
-                near = await nearest_live(session, RowVectors("memos", chosen.model), stream, vectors, chosen.alike)
-            return choose_pairs(texts, vectors, near, chosen.alike)
+                near = await memos.nearest_live(
+                    session, RowVectors("memos", chosen.model), stream, vectors, chosen.alike
+                )
+            return memos.choose_pairs(texts, vectors, near, chosen.alike)
 
-        return [Pair.kept(each) for each in await ctx.step("compare", compare, texts)]
+        return [memos.Pair.kept(each) for each in await ctx.step("compare", compare, texts)]
 
-    async def _judge(self, ctx: Context, batch: MessageBatch, texts: list[str], pairs: list[Pair]) -> list[str]:
+    async def _judge(
+        self, ctx: Context, batch: memos.MessageBatch, texts: list[str], pairs: list[memos.Pair]
+    ) -> list[str]:
         """Some pairs in each question, all questions at once."""
-        parts = [pairs[start : start + PAIRS] for start in range(0, len(pairs), PAIRS)]
-        questions = [judge_question(batch.mark, [(each.text, texts[each.newer]) for each in part]) for part in parts]
-        schema = judge_schema()
+        parts = [pairs[start : start + memos.PAIRS] for start in range(0, len(pairs), memos.PAIRS)]
+        questions = [
+            memos.judge_question(batch.mark, [(each.text, texts[each.newer]) for each in part]) for part in parts
+        ]
+        schema = memos.judge_schema()
         calls = [self._llm.call(question, llm=batch.llm, schema=schema) for question in questions]
         answers = await ctx.map("judge", calls)
-        return read_verdicts([answer["value"] for answer in answers], [len(part) for part in parts])
+        return memos.read_verdicts([answer["value"] for answer in answers], [len(part) for part in parts])
 
     async def _save(
-        self, ctx: Context, answer: BatchAnswer, vectors: "NDArray[np.float32]", told: dict[str, int]
+        self, ctx: Context, answer: memos.BatchAnswer, vectors: "NDArray[np.float32]", told: dict[str, int]
     ) -> None:
         ctx.enter("save")
         batch = answer.batch
@@ -192,36 +166,36 @@ class MakeMemos:
         lanes = await self._app.lanes([order.lane])
         try:
             async with ctx.finish(told) as tx:
-                last = await save(tx, answer, vectors, job=ctx.job.id, row_vectors=row_vectors)
+                last = await memos.save(tx, answer, vectors, job=ctx.job.id, row_vectors=row_vectors)
                 if last > batch.upto:
                     await enqueue_orders(tx, lanes, [order])
-        except BatchOvertaken:
+        except memos.BatchOvertaken:
             async with ctx.finish() as tx:
-                await forget_questions(tx, ctx.job.id)
+                await memos.forget_questions(tx, ctx.job.id)
 
     # -- deletion -----------------------------------------------------------------------------------------------------
 
     async def delete_stream(self, name: str, *, tenant: str) -> int:
         """Hide a stream and enqueue its removal; its id."""
-        fairness_key = fairness_key_of_memos(tenant)
+        fairness_key = memos.fairness_key_of_memos(tenant)
         lane = (MEMOS_QUEUE, self.removal_call.name, fairness_key)
         await self._app.lanes([lane])  # before the transaction: it may have to be made
         async with self._app.database.pool.transaction() as tx:
-            number = await mark_deleted(tx, name, tenant=tenant)
+            number = await memos.mark_deleted(tx, name, tenant=tenant)
             await self._app.enqueue(
-                self.removal_call(stream=number), unique=removal_key(number), fairness_key=fairness_key, tx=tx
+                self.removal_call(stream=number), unique=memos.removal_key(number), fairness_key=fairness_key, tx=tx
             )
         return number
 
     async def _order_removals(self, ctx: Context) -> None:
-        """Of streams whose job was cancelled or given up."""
-        rows = await self._app.database.pool.repeat(partial(deleted_streams, most=PAGE))
+        """Enqueue the removal of streams whose job was cancelled or discarded."""
+        rows = await self._app.database.pool.repeat(memos.deleted_streams, most=PAGE)
         if rows:
             orders = [
                 Order(
                     self.removal_call(stream=row["id"]),
-                    fairness_key_of_memos(row["tenant"]),
-                    unique=removal_key(row["id"]),
+                    memos.fairness_key_of_memos(row["tenant"]),
+                    unique=memos.removal_key(row["id"]),
                 )
                 for row in rows
             ]
@@ -241,27 +215,27 @@ class MakeMemos:
             "end-batch", end_batch
         )  # kept: nothing leads to them when the batch is over
         removed = {"memos": 0, "messages": 0}
-        for what, remove in (("memos", remove_memos), ("messages", remove_messages)):
+        for what, remove in (("memos", memos.remove_memos), ("messages", memos.remove_messages)):
             ctx.enter(f"remove-{what}")
-            count = BATCH
-            while count == BATCH:
+            count = memos.BATCH
+            while count == memos.BATCH:
                 async with ctx.write() as tx:
                     count = await remove(tx, stream)
                 removed[what] += count
         ctx.enter("await-answers")
         repeat = self._app.database.pool.repeat
-        while await repeat(partial(is_asking, fanouts=fanouts)):  # noqa: ASYNC110  it is in the database
+        while await repeat(memos.is_asking, fanouts=fanouts):  # noqa: ASYNC110  it is in the database
             await asyncio.sleep(CHECK_ANSWERS_EVERY)
         async with ctx.finish(removed) as tx:
-            await forget_answers(tx, fanouts)
-            await remove_stream(tx, stream)
+            await memos.forget_answers(tx, fanouts)
+            await memos.remove_stream(tx, stream)
         return removed
 
     async def _end_batch(self, ctx: Context, stream: int) -> list[int]:
         """Cancel the batch that is under way or dead, and forget what it has asked."""
         async with ctx.write() as tx:
-            job = await batch_of(tx, stream)
+            job = await memos.batch_of(tx, stream)
             if job is None:
                 return []
             await cancel_trees(tx, [job], "its stream was deleted")
-            return await forget_questions(tx, job)
+            return await memos.forget_questions(tx, job)

@@ -15,27 +15,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from penstock.documents import (
-    ChunkSpan,
-    Collection,
-    IndexChangeSuperseded,
-    LiveVersion,
-    ModelChangeSuperseded,
-    NotComplete,
-    count_live_chunks,
-    find_collection_by_id,
-    forget_has_points,
-    hold_turn,
-    is_searched_here,
-    is_turn,
-    is_wanted,
-    list_late,
-    list_live,
-    live_among,
-    read_spans,
-    switch_index,
-    switch_model,
-)
+from penstock import documents
 from penstock.engine import STEP, Context, Penstock, reach
 from penstock.errors import RateLimited, Transient
 from penstock.models import Models
@@ -49,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PAGE = 2_000  # chunks that are embedded and written together
-REMOTE_PAGE = 256  # by a model behind an address: a call is dear, and has a permit for as long as it takes
+REMOTE_PAGE = 256  # of a remote model: a call is expensive, and holds a permit for as long as it takes
 DOCUMENTS = 500  # whose vectors are counted in one statement
 BATCH = 5_000  # old vectors that are removed in one transaction
 ROUNDS = 3  # without anything to do, and still not complete
@@ -58,7 +38,7 @@ BUSY = 30.0  # seconds until a concurrent merge may be over
 
 @dataclass
 class Goal:
-    """A collection and the model that it is about to have, with how far it is."""
+    """A collection and the model that it is changing to, with the progress."""
 
     collection: int
     model: str
@@ -93,21 +73,19 @@ class Texts:
 
 
 class ReembedCollection:
-    """The handlers that migrate to another model."""
-
     def __init__(self, app: Penstock, models: Models) -> None:
         self._app = app
         self._embedding = Embedding(app, models)
 
     async def reembed_collection(self, ctx: Context, collection: int, model: str, turn: int) -> Any:
-        """Make all vectors of a collection by its next model, then let that be its model."""
+        """Make all vectors of a collection by its next model, then switch to it."""
         goal = Goal(collection, model, turn)
         try:
             async with self._app.database.pool.transaction() as tx:
-                await hold_turn(tx, collection, turn)
+                await documents.hold_turn(tx, collection, turn)
             await self._embedding.prepare(model)
             await self._complete(ctx, goal)
-        except ModelChangeSuperseded:
+        except documents.ModelChangeSuperseded:
             return {"superseded": True}
         return None
 
@@ -118,13 +96,13 @@ class ReembedCollection:
             return 0
         # First: an index would be cleaned up after the vectors one by one.
         if not await drop_vector_index(
-            database, collection, model, lambda session: is_wanted(session, collection, model)
+            database, collection, model, lambda session: documents.is_wanted(session, collection, model)
         ):
             raise RateLimited("The collection is being folded: its old index is dropped after that.", retry_after=BUSY)
         removed = 0
         while True:
             async with ctx.write() as tx:
-                if await is_wanted(tx, collection, model):
+                if await documents.is_wanted(tx, collection, model):
                     return removed
                 await take_turn(tx, collection)
                 batch = await table.remove_collection(tx, collection, BATCH)
@@ -138,22 +116,22 @@ class ReembedCollection:
         """Rounds over all live versions, until one finds nothing to do: that is the check. Then the index, then the switch."""
         idle = 0
         while True:
-            late = await self._app.database.pool.repeat(lambda session: list_late(session, goal.collection))
+            late = await self._app.database.pool.repeat(documents.list_late, goal.collection)
             if await self._fill(ctx, goal):
                 idle = 0
                 continue
-            if goal.short:  # replaced and cleared while we looked, or wrong
+            if goal.short:  # replaced and cleared during the round, or wrong
                 idle += 1
                 if idle == ROUNDS:
-                    raise Transient(f"{goal.short}: `penstock doctor` tells more. The present model stays.")
+                    raise Transient(f"{goal.short}: see `penstock doctor`. The present model stays.")
                 continue
             await self._fold(ctx, goal)
             ctx.enter("reembed-switch")
             try:
                 async with ctx.finish() as tx:
-                    await switch_model(tx, self._app, goal.collection, goal.turn, late)
+                    await documents.switch_model(tx, self._app, goal.collection, goal.turn, late)
                     reach(f"{STEP}reembed-switched", tx)
-            except NotComplete:
+            except documents.NotComplete:
                 continue
             return
 
@@ -164,14 +142,16 @@ class ReembedCollection:
         ctx.enter("reembed-fold")
         await compact(database, goal.collection, goal.model)
         if not await is_compacted(database, goal.collection, goal.model):
-            raise RateLimited("Somebody else folds the collection: its new index is made after that.", retry_after=BUSY)
+            raise RateLimited(
+                "Another job merges vectors of the collection: its new index is built after that.", retry_after=BUSY
+            )
 
     # -- one round ----------------------------------------------------------------------------------------------------
 
     async def _fill(self, ctx: Context, goal: Goal) -> int:
         """Make the vectors that are missing; how many. The next page is read and the last one written meanwhile."""
         database = self._app.database
-        goal.total = await database.pool.repeat(lambda session: count_live_chunks(session, goal.collection))
+        goal.total = await database.pool.repeat(documents.count_live_chunks, goal.collection)
         large = goal.total > database.settings.search.exact_up_to
         goal.folded = large and not await is_compacted(database, goal.collection, goal.model)
         goal.done, goal.short = 0, ""
@@ -202,15 +182,15 @@ class ReembedCollection:
         return made
 
     async def _missing(self, ctx: Context, goal: Goal) -> AsyncGenerator[Texts, None]:
-        """Pages of chunks that are live and have no vector, by the numbers of their documents."""
+        """Pages of chunks that are live and have no vector, by the ids of their documents."""
         repeat = self._app.database.pool.repeat
         most = REMOTE_PAGE if self._embedding.is_remote(goal.model) else PAGE
         after, size = 0, 0
-        spans: list[ChunkSpan] = []
-        while found := await repeat(partial(list_live, collection=goal.collection, after=after, most=DOCUMENTS)):
+        spans: list[documents.ChunkSpan] = []
+        while found := await repeat(documents.list_live, collection=goal.collection, after=after, most=DOCUMENTS):
             after = found[-1].document
             numbers = [each.version for each in found]
-            counts = await repeat(partial(goal.table.counts, collection=goal.collection, versions=numbers))
+            counts = await repeat(goal.table.counts, collection=goal.collection, versions=numbers)
             for each in found:
                 there = counts.get(each.version, 0)
                 goal.done += there
@@ -218,7 +198,7 @@ class ReembedCollection:
                     start = first
                     while start < stop:
                         end = min(stop, start + most - size)
-                        spans.append(ChunkSpan(each.version, start, end))
+                        spans.append(documents.ChunkSpan(each.version, start, end))
                         size, start = size + end - start, end
                         if size == most:
                             yield await self._read(spans)
@@ -227,8 +207,8 @@ class ReembedCollection:
         if spans:
             yield await self._read(spans)
 
-    async def _gaps(self, goal: Goal, live: LiveVersion, there: int) -> list[tuple[int, int]]:
-        """From and before which chunk there is no vector."""
+    async def _gaps(self, goal: Goal, live: documents.LiveVersion, there: int) -> list[tuple[int, int]]:
+        """The ranges of chunks without a vector."""
         if there == live.chunks:
             return []
         goal.short = (
@@ -236,29 +216,27 @@ class ReembedCollection:
         )
         if there == 0:
             return [(0, live.chunks)]
-        ordinals = await self._app.database.pool.repeat(
-            lambda session: goal.table.ordinals(session, goal.collection, live.version)
-        )
+        ordinals = await self._app.database.pool.repeat(goal.table.ordinals, goal.collection, live.version)
         edges = [-1, *ordinals, live.chunks]
         return [(before + 1, behind) for before, behind in pairwise(edges) if behind > before + 1]
 
-    async def _read(self, spans: list[ChunkSpan]) -> Texts:
-        return Texts.of(await self._app.database.pool.repeat(lambda session: read_spans(session, spans)))
+    async def _read(self, spans: list[documents.ChunkSpan]) -> Texts:
+        return Texts.of(await self._app.database.pool.repeat(documents.read_spans, spans))
 
     async def _write(self, ctx: Context, goal: Goal, page: Texts, vectors: "NDArray[np.float32]") -> None:
-        """Those of versions that are still live. Nobody else writes vectors of a live version, so none is there twice."""
+        """Write vectors of versions that are still live. No other job writes those, so that none is there twice."""
         import numpy as np
 
         rows = await asyncio.to_thread(vector_rows, page.versions, page.ordinals, goal.collection, vectors)
         versions = np.unique(page.versions)
         async with ctx.write() as tx:
-            await hold_turn(tx, goal.collection, goal.turn)
+            await documents.hold_turn(tx, goal.collection, goal.turn)
             await take_turn(tx, goal.collection)
-            live = await live_among(tx, versions.tolist())
+            live = await documents.live_among(tx, versions.tolist())
             if len(live) < len(versions):
                 kept = np.isin(page.versions, list(live))
                 rows = vector_rows(page.versions[kept], page.ordinals[kept], goal.collection, vectors[kept])
-            await goal.table.copy(tx, rows, folded=goal.folded)
+            await goal.table.copy(tx, rows, compacted=goal.folded)
             reach(f"{STEP}reembed-write", tx)
         reach(f"{STEP}reembed-written")
         goal.done += len(page.texts)
@@ -266,7 +244,7 @@ class ReembedCollection:
 
 
 async def _end(*tasks: "asyncio.Task[Any] | None") -> None:
-    """Let nothing go on behind a failure."""
+    """Cancel the rest after a failure."""
     alive = [task for task in tasks if task is not None and not task.done()]
     for task in alive:
         task.cancel()
@@ -274,8 +252,6 @@ async def _end(*tasks: "asyncio.Task[Any] | None") -> None:
 
 
 class ReindexCollection:
-    """The handlers that migrate to another index."""
-
     def __init__(self, app: Penstock, qdrant: Qdrant | None) -> None:
         self._app = app
         self._qdrant = qdrant
@@ -287,7 +263,7 @@ class ReindexCollection:
         return self._qdrant
 
     async def reindex_collection(self, ctx: Context, collection: int, into: str, turn: int) -> Any:
-        """Build the next index of a collection, then let that be its index."""
+        """Build the next index of a collection, then switch to it."""
         try:
             found = await self._load(collection, turn)
             if into == "qdrant":
@@ -296,55 +272,55 @@ class ReindexCollection:
                 await self._fold(ctx, found)
             ctx.enter("reindex-switch")
             async with ctx.finish() as tx:
-                await switch_index(tx, self._app, collection, turn)
+                await documents.switch_index(tx, self._app, collection, turn)
                 reach(f"{STEP}reindex-switched", tx)
-        except IndexChangeSuperseded:
+        except documents.IndexChangeSuperseded:
             return {"superseded": True}
         return None
 
     async def forget_points(self, ctx: Context, collection: int) -> int:
         """Remove all points of a collection that is not searched in Qdrant; how many were left at the last count."""
-        found = await self._app.database.pool.repeat(partial(find_collection_by_id, collection=collection))
+        found = await self._app.database.pool.repeat(documents.find_collection_by_id, collection=collection)
         if found is None or not found.has_points or "qdrant" in (found.index, found.next_index):
             return 0
         ctx.enter("points-forget")
         await self.qdrant.delete_collection(found.model, collection)
         reach(f"{STEP}points-forget-deleted")
         if left := await self.qdrant.count(found.model, collection=collection):
-            raise Transient(f"Qdrant still has {left:,} points that it was told to remove: it is told again.")
+            raise Transient(f"Qdrant still has {left:,} points that should be removed: the removal is retried.")
         async with ctx.write() as tx:
-            await forget_has_points(tx, collection)
+            await documents.forget_has_points(tx, collection)
         return 0
 
     async def drop_vector_index(self, ctx: Context, collection: int) -> None:
         """Drop the index that PostgreSQL has for a collection's vectors, if that is not searched there; the vectors stay."""
-        found = await self._app.database.pool.repeat(partial(find_collection_by_id, collection=collection))
-        if found is None or await self._app.database.pool.repeat(partial(dimensions_of, model=found.model)) is None:
+        found = await self._app.database.pool.repeat(documents.find_collection_by_id, collection=collection)
+        if found is None or await self._app.database.pool.repeat(dimensions_of, model=found.model) is None:
             return
         ctx.enter("drop-vector-index")
         if not await drop_vector_index(
-            self._app.database, collection, found.model, partial(is_searched_here, collection=collection)
+            self._app.database, collection, found.model, partial(documents.is_searched_here, collection=collection)
         ):
             raise RateLimited("The collection is being folded: its index is dropped after that.", retry_after=BUSY)
 
-    async def _load(self, collection: int, turn: int) -> Collection:
+    async def _load(self, collection: int, turn: int) -> documents.Collection:
         repeat = self._app.database.pool.repeat
-        found = await repeat(partial(find_collection_by_id, collection=collection))
-        if found is None or not await repeat(partial(is_turn, collection=collection, turn=turn)):
-            raise IndexChangeSuperseded
+        found = await repeat(documents.find_collection_by_id, collection=collection)
+        if found is None or not await repeat(documents.is_turn, collection=collection, turn=turn):
+            raise documents.IndexChangeSuperseded
         return found
 
-    async def _fill(self, ctx: Context, found: Collection, turn: int) -> None:
+    async def _fill(self, ctx: Context, found: documents.Collection, turn: int) -> None:
         """Rounds over all versions, until one finds nothing to do: that is the check."""
         comparing = QdrantDiff(self._app.database, self.qdrant, found.model, found.id)
         for _ in range(1 + ROUNDS):
             if not await self._round(ctx, comparing, found, turn):
                 return
         raise Transient(
-            f"Qdrant loses points of {found.name} that it has taken: look at its logs and its disk. The present index stays."
+            f"Qdrant loses points of {found.name} that it has accepted: check its logs and its disk. The present index stays."
         )
 
-    async def _round(self, ctx: Context, comparing: QdrantDiff, found: Collection, turn: int) -> int:
+    async def _round(self, ctx: Context, comparing: QdrantDiff, found: documents.Collection, turn: int) -> int:
         """How many points had to be written or removed."""
         changed, done, after = 0, 0, BEFORE_ALL
         while True:
@@ -363,11 +339,13 @@ class ReindexCollection:
                 return changed
             after = page.upto
 
-    async def _fold(self, ctx: Context, found: Collection) -> None:
+    async def _fold(self, ctx: Context, found: documents.Collection) -> None:
         database = self._app.database
         if await is_compacted(database, found.id, found.model):
             return
         ctx.enter("reindex-fold")
         await compact(database, found.id, found.model)
         if not await is_compacted(database, found.id, found.model):
-            raise RateLimited("Somebody else folds the collection: its new index is made after that.", retry_after=BUSY)
+            raise RateLimited(
+                "Another job merges vectors of the collection: its new index is built after that.", retry_after=BUSY
+            )

@@ -1,8 +1,8 @@
 """Compaction: a job moves what was added lately from the deltas into the long rows of postings and the vector indexes.
 
 It works in short transactions, can be stopped anywhere and goes on with the next call. Questions see every row once at any
-time. One compaction of a collection works at a time; another call returns at once. Tables call a delta `tail`, and what was
-compacted `folded`.
+time. One compaction of a collection works at a time; another call returns at once. In the database, the word for a delta is
+`tail`, and the word for what was compacted is `folded`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ INDEXED_BATCH = 50  # of them with an index, at some 2.5 ms each
 # Vectors of an index that is built again when a quarter more has come: a tenth of the work of adding them.
 REBUILT_UP_TO = 200_000
 BUILD_MEMORY = range(64, 2048)  # megabytes: at least and at most
-BUILT_IN_A_MEGABYTE = 800  # vectors of an index that is being made: 512 MB were full with 550,000
+BUILT_IN_A_MEGABYTE = 800  # vectors of an index that is being built: 512 MB were full with 550,000
 BUILD_LIMIT = 6 * 3600.0  # seconds
 
 
@@ -33,9 +33,9 @@ class CompactionNeed:
     chunks: int
 
 
-async def needs_compaction(database: Database, *, tail: int = DELTA) -> list[CompactionNeed]:
-    """The collections for which a compaction is worth its while. It reads only the deltas."""
-    rows = await database.pool.repeat(lambda session: sql.needs_compaction(session, tail=tail))
+async def needs_compaction(database: Database, *, delta: int = DELTA) -> list[CompactionNeed]:
+    """The collections with more chunks in their deltas than `delta`. It reads only the deltas."""
+    rows = await database.pool.repeat(sql.needs_compaction, delta=delta)
     return [CompactionNeed(row["collection_id"], row["model"], row["chunks"]) for row in rows]
 
 
@@ -47,7 +47,7 @@ async def compact(database: Database, collection: int, model: str) -> int:
             return 0
         moved = await compact_postings(database, collection)
         chunks = await sql.live_chunks.value(session, collection=collection)
-        # Vectors that are searched in Qdrant stay where they are: an index for them would be read by nobody.
+        # Vectors that are searched in Qdrant stay where they are: an index for them would never be read.
         here = await sql.is_searched_here.value(session, collection=collection)
         if here and chunks > database.settings.search.exact_up_to and await VectorTable(model).exists(session):
             moved += await _compact_vectors(database, session, collection, model)
@@ -57,7 +57,7 @@ async def compact(database: Database, collection: int, model: str) -> int:
 
 
 async def is_compacted(database: Database, collection: int, model: str) -> bool:
-    """Whether a collection's vectors by this model have the index that they deserve; those of a small one deserve none."""
+    """Whether a collection's vectors by this model have their index; those of a small collection need none."""
 
     async def has_index(session: Session) -> bool:
         chunks: int = await sql.live_chunks.value(session, collection=collection)
@@ -76,7 +76,7 @@ async def drop_vector_index(
     try:
         if not await sql.try_alone.value(session, collection=collection):
             return False
-        if not await wanted(session):  # asked while nobody can make one
+        if not await wanted(session):  # asked under the lock: none can be built now
             await session.execute("set statement_timeout = 0")
             drop = VectorTable(model).statement("drop_index", collection=collection)
             await session.execute(drop.text, timeout=BUILD_LIMIT)
@@ -88,8 +88,8 @@ async def drop_vector_index(
 async def drop_vector_indexes(
     database: Database, collection: int, wanted: Callable[[Session], Awaitable[bool]]
 ) -> None:
-    """All indexes of a collection, unless they are wanted. To drop one takes no time; to have a million vectors taken out of
-    it by the vacuum takes a processor for a quarter of an hour."""
+    """Drop all indexes of a collection, unless they are wanted. That takes no time; a vacuum that takes a million vectors out
+    of an index keeps a processor busy for a quarter of an hour."""
     if await database.pool.repeat(wanted):
         return
     for model in await database.pool.repeat(made_models):
@@ -99,17 +99,17 @@ async def drop_vector_indexes(
 
 
 async def _compact_vectors(database: Database, session: Session, collection: int, model: str) -> int:
-    """Nothing while the delta is short enough to be read through. While an index is made, questions read all vectors."""
+    """Do nothing while the delta is short enough to be read through. While an index is built, questions read all vectors."""
     table = VectorTable(model, await vector_schema(session))
     complete = await table.statement("index_state", collection=collection).value(session)
-    tail = await table.statement("count_tail").value(session, collection=collection)
-    if complete and tail <= database.settings.search.exact_up_to:
+    delta = await table.statement("count_delta").value(session, collection=collection)
+    if complete and delta <= database.settings.search.exact_up_to:
         return 0
-    folded = await table.statement("count_folded").value(session, collection=collection)
-    if complete and (folded + tail > REBUILT_UP_TO or 4 * tail < folded):
+    compacted = await table.statement("count_compacted").value(session, collection=collection)
+    if complete and (compacted + delta > REBUILT_UP_TO or 4 * delta < compacted):
         return await _move(database, table, collection, INDEXED_BATCH)
     # Without a limit of time, and with memory for the whole graph: past it, building is many times slower.
-    memory = min(max((folded + tail) // BUILT_IN_A_MEGABYTE, BUILD_MEMORY.start), BUILD_MEMORY.stop)
+    memory = min(max((compacted + delta) // BUILT_IN_A_MEGABYTE, BUILD_MEMORY.start), BUILD_MEMORY.stop)
     await session.execute(f"set statement_timeout = 0; set maintenance_work_mem = '{memory}MB'")
     await session.execute(table.statement("drop_index", collection=collection).text, timeout=BUILD_LIMIT)
     moved = await _move(database, table, collection, UNINDEXED_BATCH)
@@ -119,15 +119,15 @@ async def _compact_vectors(database: Database, session: Session, collection: int
 
 
 async def _move(database: Database, table: VectorTable, collection: int, batch: int) -> int:
-    versions = await database.pool.repeat(
-        lambda session: table.statement("foldable_versions")(session, collection=collection)
-    )
-    numbers = [row["version_id"] for row in versions]
+    versions = await database.pool.repeat(table.statement("compactable_versions"), collection=collection)
+    version_ids = [row["version_id"] for row in versions]
     moved = 0
-    while numbers:
+    while version_ids:
         async with database.pool.transaction() as tx:
             await take_turn(tx, collection)
-            count = await table.statement("fold_vectors").value(tx, collection=collection, versions=numbers, most=batch)
+            count = await table.statement("compact_vectors").value(
+                tx, collection=collection, versions=version_ids, most=batch
+            )
         moved += count
         if count < batch:
             break

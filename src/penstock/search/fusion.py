@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-DAMPING = 10  # of reciprocal ranks: how little the first places stand out
+DAMPING = 10  # of reciprocal ranks: a larger one makes the first places stand out less
 DEPTH = 1200  # of a ranking: more than the last page needs
 WORDS_WEIGHT = 1.0
 VECTORS_WEIGHT = 0.5
@@ -26,7 +26,7 @@ class Ranking:
 
 
 def in_order(keys: "NDArray[np.int64]", scores: "NDArray[np.float64]") -> Ranking:
-    """By score, then by key; no deeper than the last page that can be asked for."""
+    """Sort by score, then by key; no deeper than the last page that can be asked for."""
     import numpy as np
 
     if len(keys) > DEPTH:

@@ -1,8 +1,9 @@
-"""Hits as they are shown: text, place, document, highlighted words, the chunks around. Checks the phrases of a question."""
+"""Hits as they are shown: text, place, document, highlighted words, neighbouring chunks. Checks the phrases of a question."""
 
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import fields
 
 from penstock.database import Session, statements
 from penstock.search.bm25.postings import split_key
@@ -13,6 +14,7 @@ from penstock.search.query import Hit, Neighbour, Query
 sql = statements(__file__)
 
 PHRASE = re.compile(r'"([^"]+)"')
+OF_ROW = {each.name for each in fields(Hit)} - {"score", "highlights", "neighbours"}
 VERIFIED = 300  # chunks of a ranking that are read to see whether a phrase is in them
 
 
@@ -28,22 +30,10 @@ async def show_hits(tx: Session, ranking: Ranking, query: Query) -> list[Hit]:
         words = vocabulary(languages[row["collection_id"]])
         hits.append(
             Hit(
-                document=row["document_id"],
-                version=row["version_id"],
-                name=row["name"],
-                collection=row["collection"],
-                media_type=row["media_type"],
-                page=row["page"],
-                chunk=row["ordinal"],
-                start=row["start"],
-                stop=row["stop"],
-                heading=row["heading"],
-                text=row["text"],
+                **{name: row[name] for name in OF_ROW},
                 score=scores[row["place"] - 1],
                 highlights=highlight(row["text"], query.text, words),
-                packet=row["packet"],
-                packet_page=row["packet_page"],
-                neighbours=around.get((row["version_id"], row["ordinal"]), []),
+                neighbours=around.get((row["version"], row["chunk"]), []),
             )
         )
     return hits
@@ -61,9 +51,9 @@ async def _neighbours(
 
 
 def highlight(text: str, question: str, words: Vocabulary) -> list[tuple[int, int]]:
-    """The places of the question's words in the text, in order and without overlap."""
+    """The places of the question's meaningful words in the text, in order and without overlap."""
     found: list[tuple[int, int]] = []
-    for start, stop in words.places(text, set(words.ask(question))):
+    for start, stop in words.places(text, words.meaningful(question)):
         if found and start < found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], stop))
         else:
@@ -75,7 +65,6 @@ def highlight(text: str, question: str, words: Vocabulary) -> list[tuple[int, in
 
 
 def phrases_of(text: str) -> list[str]:
-    """The phrases in quotation marks."""
     return [phrase for phrase in PHRASE.findall(text) if phrase.strip()]
 
 

@@ -1,13 +1,13 @@
 -- name: show_chunks
 -- Only of live versions, whatever the index says.
-select asked.place, chunk.version_id, chunk.ordinal, chunk.page, chunk.start, chunk.stop, chunk.heading, chunk.text,
-  document.id as document_id, document.name, document.media_type, document.collection_id, collection.name as collection,
+select asked.place, chunk.version_id as version, chunk.ordinal as chunk, chunk.page, chunk.start, chunk.stop, chunk.heading, chunk.text,
+  document.id as document, document.name, document.media_type, document.collection_id, collection.name as collection,
   packet.document_id as packet, sourced.first_page + chunk.page - 1 as packet_page
 from unnest(:versions::bigint[], :ordinals::int[]) with ordinality as asked(version_id, ordinal, place)
 join penstock.chunks as chunk on chunk.version_id = asked.version_id and chunk.ordinal = asked.ordinal
 join penstock.documents as document on document.live_id = asked.version_id
 join penstock.collections as collection on collection.id = document.collection_id
--- Of a document that came in a packet, where the passage stands in the consolidated PDF that is found now.
+-- For a document of a packet: where the passage stands in the live consolidated PDF.
 left join (
   penstock.packet_documents as sourced
   join penstock.packets as packet on packet.version_id = sourced.version_id

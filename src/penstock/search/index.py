@@ -61,7 +61,7 @@ class IndexBatch:
         vectors: "NDArray[np.float32]",
         others: "Mapping[str, NDArray[np.float32]] | None" = None,
     ) -> "IndexBatch":
-        """Some milliseconds of work for a hundred passages: to be done without a connection, best in a thread.
+        """Takes some milliseconds for a hundred passages: call it without a connection, best in a thread.
 
         `others` are the vectors by other models than the collection's own, for a collection that is about to change it.
         """
@@ -95,10 +95,8 @@ class IndexBatch:
 
 
 class Index:
-    """Puts batches in, and takes versions out."""
-
     async def stage(self, tx: Session, entry: IndexBatch) -> int:
-        """Write a batch that nobody sees yet; the number of its words, for the tallies."""
+        """Write a batch that search does not see yet; the number of its words, for the tallies."""
         if entry.passages:
             await sql.stage_batch.run(
                 tx,
@@ -122,7 +120,7 @@ class Index:
     async def clear(self, tx: Session, *, version: int, most: int = 2000) -> int:
         """Remove some rows of a version that is not live, the vectors of all models; how many. At 0, nothing is left."""
         if await sql.is_live.value(tx, version=version):
-            raise WrongState(f"Version {version} is the one that search sees: its rows cannot be removed.")
+            raise WrongState(f"Version {version} is live: its rows cannot be removed.")
         collection = await sql.collection_of.value(tx, version=version)
         if collection is None:
             return 0
@@ -141,5 +139,5 @@ class Index:
 
 
 def searched_text(heading: str, text: str) -> str:
-    """The words by which a chunk is found; those of its heading often stand nowhere else."""
+    """The text by which a chunk is found; the words of its heading often stand nowhere else."""
     return f"{heading}\n{text}" if heading else text

@@ -1,6 +1,6 @@
 -- name: stage_batch
 -- One statement for all but the vectors, because a small document has few rows of each and pays for every round trip. The
--- version is hidden from its first row on: a live one would be shown by mistake if its row were missing, never the other way.
+-- version is hidden from its first row on. A missing row would show a version that is not live; a superfluous one does no harm.
 with
   hidden as (
     insert into penstock.hidden_versions (version_id, collection_id) values (:version, :collection) on conflict do nothing
@@ -37,5 +37,5 @@ with removed as (
 select count(*)::int from removed
 
 -- name: forget_version
--- Nothing of it is left, so nothing has to be hidden.
+-- It has no rows left that have to be hidden.
 delete from penstock.hidden_versions where version_id = :version

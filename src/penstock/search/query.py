@@ -29,7 +29,7 @@ class CollectionRef:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question. Filters hold for documents: their metadata contain this, they are of one of these types, they came then."""
+    """A question. Filters apply to documents: by metadata, media types, and the time of the upload."""
 
     text: str
     collections: Sequence[CollectionRef]
@@ -40,7 +40,7 @@ class Query:
     since: datetime | None = None
     until: datetime | None = None
     mode: Mode = "hybrid"
-    neighbours: int = 0  # chunks to show before and behind each hit
+    neighbours: int = 0  # chunks to show before and after each hit
 
     def __post_init__(self) -> None:
         for name, value, least, most in (
@@ -53,7 +53,7 @@ class Query:
         if len(self.text) > TEXT_MAX:
             raise BadValue(f"The question has {len(self.text):,} characters: at most {TEXT_MAX:,} can be asked.")
         if self.mode not in ("hybrid", "words", "vectors"):
-            raise BadValue(f"There is no mode {self.mode!r}: take hybrid, words or vectors.")
+            raise BadValue(f"mode is {self.mode!r}: it must be hybrid, words or vectors.")
 
     @property
     def filtered(self) -> bool:
@@ -62,7 +62,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """The passage before or behind."""
+    """A passage before or after the hit."""
 
     chunk: int
     page: int | None
@@ -80,13 +80,14 @@ class Hit:
     collection: str
     media_type: str | None
     page: int | None
-    chunk: Annotated[int, Field(description="Its number within the document.")]
-    start: Annotated[int, Field(description="Where in the page's text it begins.")]
-    stop: int
+    chunk: Annotated[int, Field(description="Its position within the document, from 0 on.")]
+    start: Annotated[int, Field(description="Where in the page's text it begins, in characters (Unicode code points).")]
+    stop: Annotated[int, Field(description="Where in the page's text it ends.")]
     heading: str
-    text: str
+    text: Annotated[str, Field(description="The passage; inside a table, the table's header stands before it.")]
     highlights: Annotated[
-        list[tuple[int, int]], Field(description="Words of the question: from and before which character.")
+        list[tuple[int, int]],
+        Field(description="The meaningful words of the question: from and before which character of `text`."),
     ]
     score: float
     packet: Annotated[int | None, Field(description="The packet that the document came in.")] = None
@@ -98,7 +99,7 @@ class Hit:
 class Found:
     """One page of hits, the best first; whether there are more; and how many seconds it took.
 
-    `fallback` says, in a sentence, that an index did not answer and what was done instead.
+    `fallback` is a sentence if an index did not answer: the reason, and what was done instead.
     """
 
     hits: list[Hit]

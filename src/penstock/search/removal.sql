@@ -15,8 +15,8 @@ with removed as (
 )
 select count(*)::int from removed
 
--- name: remove_tail
--- A loop over buckets and versions: the planner has no other way than one look-up for each.
+-- name: remove_delta
+-- A loop over buckets and versions: the planner has no choice but one look-up for each.
 with removed as (
   delete from penstock.postings
   where ctid = any (array(
@@ -33,11 +33,11 @@ with removed as (
 )
 select count(*)::int from removed
 
--- name: folded_terms
+-- name: compacted_terms
 select terms from penstock.indexed_batches where version_id = any (:versions::bigint[]) and place <> 'tail'
 
--- name: folded_parts
--- Without their contents: how long they are says how many can be written together.
+-- name: compacted_parts
+-- Without their contents: their sizes decide how many are written together.
 select posting.term, posting.part, octet_length(posting.entries) as size
 from unnest(:terms::text[]) as wanted(term)
 cross join lateral (
@@ -77,7 +77,7 @@ select gone.version,
   (select count(*) from penstock.hidden_versions where version_id = gone.version)::int as hidden
 from unnest(:versions::bigint[]) as gone(version)
 
--- name: count_tail
+-- name: count_delta
 select gone.version as version_id, count(*)::int as count
 from generate_series(0, :buckets::int - 1) as wanted(bucket)
 cross join unnest(:versions::bigint[]) as gone(version)

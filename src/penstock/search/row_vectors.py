@@ -1,10 +1,10 @@
 """Vectors of the rows of another table: facts and memos, and the hybrid search in them.
 
     vectors = RowVectors("facts", "static")
-    await vectors.prepare(database, dimensions)          # once; again is the same
+    await vectors.prepare(database, dimensions)          # idempotent
     async with ctx.write() as tx:
-        await vectors.put(tx, collection, ids, numbers)  # goes with the rows: deleting a fact deletes its vector
-    found = await vectors.nearest(session, [collection], number, 20)
+        await vectors.put(tx, collection, ids, rows)     # deleting a fact deletes its vector
+    found = await vectors.nearest(session, [collection], vector, 20)
 
 A vector belongs to a row and to a group (a fact's collection, a memo's stream). A table is searched from end to end until it
 is large; then maintenance gives it an index (`needs_index`, `build_index`).
@@ -12,7 +12,6 @@ is large; then maintenance gives it an index (`needs_index`, `build_index`).
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -33,15 +32,13 @@ OWNERS = ("facts", "memos")  # tables whose rows have vectors; they are grouped 
 
 @dataclass(frozen=True)
 class RowVectors:
-    """The vectors of one table's rows by one model."""
-
     of: str  # facts or memos
     model: str
     schema: str = "public"  # of pgvector
 
     def __post_init__(self) -> None:
         if self.of not in OWNERS or not MODEL.fullmatch(self.model):
-            raise ValueError(f"there are no vectors of {self.of!r} by {self.model!r}")
+            raise ValueError(f"{self.of!r} cannot have vectors by {self.model!r}")
 
     def statement(self, name: str, dimensions: int = 0) -> Statement:
         """A statement of row_vectors.sql with these names in it; they are checked words and whole numbers."""
@@ -57,7 +54,7 @@ class RowVectors:
         return RowVectors(self.of, self.model, await vector_schema(session))
 
     async def prepare(self, database: Database, dimensions: int) -> None:
-        """Make the table unless it is there; one sentence when it is for vectors of another length."""
+        """Make the table unless it exists. Raises DatabaseUnsuitable when it is for vectors of another length."""
         found = await database.pool.repeat(self.statement("dimensions").value)
         if found is None:
             async with making(database) as (session, schema):
@@ -66,7 +63,7 @@ class RowVectors:
                     await made.statement(step, dimensions).run(session)
         elif found != dimensions:
             raise DatabaseUnsuitable(
-                f"The {self.of} by the model {self.model!r} have vectors of {found} dimensions, but the model gives "
+                f"The {self.of} by the model {self.model!r} have vectors of {found} dimensions, but the model returns "
                 f"{dimensions}: give the other model a name of its own."
             )
 
@@ -91,11 +88,11 @@ class RowVectors:
         return bool(await self.statement("needs_index").value(session, many=MANY))
 
     async def build_index(self, database: Database) -> None:
-        """Some minutes for a million rows; nobody waits for it, and writes go on."""
+        """Takes some minutes for a million rows; writes go on meanwhile."""
         here = await database.pool.repeat(self.in_schema)
         session = await open_owner(database)
         try:
-            await self.statement("drop_index").run(session)  # of one who died while building it
+            await self.statement("drop_index").run(session)  # left by a process that died while building it
             await here.statement("build_index").run(session)
         finally:
             session.terminate()
@@ -107,7 +104,7 @@ class RowSearch:
 
     of: str
     depth: int  # rows of each ranking
-    looked_at: int  # of the nearest rows, of which some may be hidden
+    candidates: int  # nearest rows that are read, of which some may be hidden
     weight: float = VECTORS_WEIGHT  # of the nearest; words have 1
     least: float = -inf  # a nearer row has a larger cosine
 
@@ -122,9 +119,9 @@ class RowSearch:
         """Fuse the rows found by words, best first, with the nearest to the question by each model that are visible."""
         near = []
         for model, vector in asked.items():
-            found = await RowVectors(self.of, model).nearest(tx, groups, vector, self.looked_at)
-            found = [(number, cosine) for number, cosine in found if cosine > self.least]
-            seen = await visible([number for number, _ in found])
+            found = await RowVectors(self.of, model).nearest(tx, groups, vector, self.candidates)
+            found = [(row_id, cosine) for row_id, cosine in found if cosine > self.least]
+            seen = await visible([row_id for row_id, _ in found])
             near.append(ranked([each for each in found if each[0] in seen][: self.depth]))
         by_words = (ranked(words[: self.depth]), WORDS_WEIGHT)
         return fuse([by_words, (join(near), self.weight)] if near else [by_words])
@@ -140,7 +137,7 @@ async def build_missing_indexes(database: Database) -> int:
     """Build an index for each table that has grown large; how many were built."""
     built = 0
     for of in OWNERS:
-        for model in await database.pool.repeat(partial(models_of, of=of)):
+        for model in await database.pool.repeat(models_of, of=of):
             vectors = RowVectors(of, model)
             if await database.pool.repeat(vectors.needs_index):
                 await vectors.build_index(database)
@@ -149,5 +146,5 @@ async def build_missing_indexes(database: Database) -> int:
 
 
 def written(vector: "NDArray[np.float32]") -> str:
-    """As pgvector reads it."""
+    """The vector as text that pgvector reads."""
     return f"[{','.join(f'{number:.6g}' for number in vector.tolist())}]"

@@ -22,11 +22,11 @@ alter table penstock.near_table alter column embedding set storage plain
 create index if not exists near_table_of_group on penstock.near_table (group_id)
 
 -- name: guard_facts
--- A request sees those of its tenant's collections: an array, which is made once, for there are few of them.
+-- A request sees those of its tenant's collections. As an array, which is made once: there are few collections.
 select penstock.guard('penstock.near_table', 'group_id = any (array(select id::bigint from penstock.collections))', false)
 
 -- name: guard_memos
--- There may be 100,000 streams, and of those that are asked for few: each is looked up.
+-- There may be 100,000 streams, and a request asks for few of them: each is looked up.
 select penstock.guard('penstock.near_table', 'exists (select from penstock.streams where streams.id = group_id)', false)
 
 -- name: put
@@ -34,7 +34,7 @@ insert into penstock.near_table (id, group_id, embedding)
 select id, :group::bigint, text::vector_schema.halfvec from unnest(:ids::bigint[], :texts::text[]) as given(id, text)
 
 -- name: nearest
--- Rows of one group or few are looked at one by one; the index, if there is one, is for a group that is most of the table.
+-- Rows of a small group are compared one by one. The index, if there is one, serves a group that is most of the table.
 select id, embedding operator(vector_schema.<#>) :asked::text::vector_schema.halfvec as distance
 from penstock.near_table where group_id = any (:groups::bigint[])
 order by embedding operator(vector_schema.<#>) :asked::text::vector_schema.halfvec limit :most::int
@@ -45,7 +45,7 @@ where starts_with(relname::text, :prefix::text) and relkind = 'r' and relnamespa
 order by relname
 
 -- name: needs_index
--- By the planner's count, which is good enough and free.
+-- By the planner's estimate, which is good enough and free.
 select reltuples > :many and not exists (
   select from pg_index where indexrelid = to_regclass('penstock.near_table_by_meaning') and indisvalid
 )

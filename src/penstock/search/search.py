@@ -11,8 +11,8 @@
 
     found = await find(database, models, Query("how deep is it", [CollectionRef(1, "static", "english")]))
 
-All statements of a question share one snapshot: it counts, ranks and shows one state of the database. Qdrant is believed only
-in what the snapshot confirms.
+All statements of a question share one snapshot: it counts, ranks and shows one state of the database. What Qdrant finds
+counts only if the snapshot confirms it.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ async def find(database: Database, models: ModelOpener, query: Query, qdrant: Qd
                 async with snapshot_transaction(database, _depth(query)) as tx:
                     hits, more = await _answer(tx, query, asked, qdrant_query)
                 break
-            except TooFew:  # once: what is deeper has been asked for then
+            except TooFew:  # once: then the deeper ones were asked for
                 await qdrant_query.ask_deeper(asked)
             except ConnectionLost:  # only reads: they can be done again
                 tries_left -= 1
@@ -87,7 +87,7 @@ async def find(database: Database, models: ModelOpener, query: Query, qdrant: Qd
 async def embed_question(
     models: ModelOpener, text: str, names: Iterable[str], *, skip_missing: bool = False
 ) -> QuestionVectors:
-    """The vector of a question by each of these models, unless it means nothing to it.
+    """The vector of a question by each of these models, unless it is empty.
 
     With `skip_missing`, a model that cannot be opened is left out instead of raising.
     """
@@ -98,7 +98,7 @@ async def embed_question(
         except (BadSetting, CannotStart) as error:
             if not skip_missing:
                 raise
-            log.warning("a model that is not here takes no part in a search", model=name, error=str(error))
+            log.warning("a search leaves out a model that cannot be opened", model=name, error=str(error))
             continue
         if vector.any():
             vectors[name] = vector
@@ -106,13 +106,13 @@ async def embed_question(
 
 
 def _plain(text: str) -> str:
-    """Without marks of phrases, and not in capitals throughout: models have hardly seen such text."""
+    """The text without quotation marks, and in lower case if it is all capitals: models have hardly seen such text."""
     text = text.replace('"', " ")
     return text.lower() if text.isupper() else text
 
 
 def _depth(query: Query) -> int:
-    """The number of nearest chunks that are wanted. For a hybrid ranking always as many, so that its pages fit together."""
+    """The number of nearest chunks to find. Constant for a hybrid ranking, so that its pages fit together."""
     return NEAREST if query.mode == "hybrid" or query.offset + query.k < NEAREST else DEPTH
 
 
@@ -159,7 +159,7 @@ async def _rank(tx: Session, query: Query, asked: QuestionVectors, qdrant_query:
 
 
 def _among(words: Ranking, ranking: Ranking) -> Ranking:
-    """What is in both: a phrase that must be there is a matter of words."""
+    """The chunks in both: a phrase is checked by words alone."""
     import numpy as np
 
     there = np.isin(ranking.keys, words.keys)
@@ -200,7 +200,7 @@ async def _nearest_here(
     if not ids:
         return ranking([])
     indexed = [] if few else await indexed_collections(tx, table, ids)
-    unindexed = [number for number in ids if number not in indexed]
+    unindexed = [each for each in ids if each not in indexed]
     rows = await table.statement("nearest")(tx, **values, collections=ids, unindexed=unindexed)
     for collection in indexed:
         rows += await table.statement("nearest_by_index", collection=collection)(tx, **values)
@@ -209,7 +209,7 @@ async def _nearest_here(
 
 
 async def indexed_collections(tx: Session, table: VectorTable, ids: list[int]) -> list[int]:
-    rows = await table.statement("indexed_collections")(tx, folded=table.folded, collections=ids)
+    rows = await table.statement("indexed_collections")(tx, compacted=table.compacted, collections=ids)
     return [row["id"] for row in rows]
 
 

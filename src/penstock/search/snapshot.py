@@ -23,7 +23,7 @@ class Statistics:
 
 @dataclass
 class Snapshot:
-    """Facts that hold for a whole question."""
+    """Statistics and filters that are the same for all statements of a question."""
 
     statistics: dict[int, Statistics] = field(default_factory=dict)  # by collection
     hidden: list[int] = field(default_factory=list)  # versions
@@ -39,7 +39,7 @@ class Snapshot:
 async def take_snapshot(tx: Session, query: Query) -> Snapshot:
     ids = [collection.id for collection in query.collections]
     snapshot = Snapshot()
-    for row in await sql.look_around(tx, collections=ids):
+    for row in await sql.read_statistics(tx, collections=ids):
         snapshot.statistics[row["id"]] = Statistics(row["chunks"], row["words"])
         snapshot.hidden += row["hidden"]
         snapshot.vector_schema = row["vector_schema"] or "public"

@@ -1,5 +1,5 @@
--- name: look_around
--- The counts are sums of deltas (penstock.tallies), right at every moment.
+-- name: read_statistics
+-- The counts are sums of deltas (penstock.tallies), exact at any time.
 select asked.id, tally.chunks, tally.words, hidden.versions as hidden,
   (select nspname::text from pg_extension join pg_namespace on pg_namespace.oid = extnamespace where extname = 'vector')
     as vector_schema

@@ -1,8 +1,8 @@
-"""Vectors: for each model a delta that is read from end to end, and a `folded` table with an index for each large collection.
+"""Vectors: for each model a delta that is read from end to end, and a compacted table with an index for each large collection.
 
 They are made when a model is first used, because the engine alone needs no pgvector. A vector has length 1, so the inner
 product is the cosine; it has two bytes a number. New vectors never go into an HNSW index within a caller's transaction (2,000
-took 5 s): a job moves them (compaction.py).
+took 5 s): a job moves them (compaction.py). The compacted table is called `folded_vectors_MODEL`.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ sql = statements(__file__)
 OLDEST_PGVECTOR = (0, 8)
 MODEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,40}")
 COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-COPY_TAIL = b"\xff\xff"
+COPY_END = b"\xff\xff"
 
 
 @dataclass
 class PreparedModels:
-    """The models whose tables this process has seen; who makes some takes a turn."""
+    """The models whose tables this process has seen, and the lock under which it makes some."""
 
     models: set[tuple[str, int]] = field(default_factory=set)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -53,7 +53,7 @@ class VectorTable:
             raise ValueError(f"{self.model!r} cannot be the name of a model")
 
     @property
-    def folded(self) -> str:
+    def compacted(self) -> str:
         return f"folded_vectors_{self.model}"
 
     def statement(self, name: str, **numbers: int) -> Statement:
@@ -67,12 +67,12 @@ class VectorTable:
 
     def both(self, statement: Statement, **numbers: int) -> list[Statement]:
         """A statement about `either_model`, for both tables in the order in which a compaction moves vectors."""
-        return [self._named(statement, table, numbers) for table in (f"vectors_{self.model}", self.folded)]
+        return [self._named(statement, table, numbers) for table in (f"vectors_{self.model}", self.compacted)]
 
     def _named(self, statement: Statement, either: str, numbers: Mapping[str, int]) -> Statement:
         names = {
             "vectors_model": f"vectors_{self.model}",
-            "folded_model": self.folded,
+            "folded_model": self.compacted,
             "either_model": either,
             "vector_schema": self.schema,
         }
@@ -81,10 +81,10 @@ class VectorTable:
     async def exists(self, session: Session) -> bool:
         return bool(await self.statement("exists").value(session))
 
-    async def copy(self, tx: Session, rows: bytearray, *, folded: bool = False) -> None:
-        """Add the rows of `vector_rows`; to the folded table only while it has no index for the collection."""
+    async def copy(self, tx: Session, rows: bytearray, *, compacted: bool = False) -> None:
+        """Add the rows of `vector_rows`; to the compacted table only while it has no index for the collection."""
         await tx.copy_to_table(
-            self.folded if folded else f"vectors_{self.model}",
+            self.compacted if compacted else f"vectors_{self.model}",
             schema_name="penstock",
             columns=("version_id", "ordinal", "collection_id", "embedding"),
             source=rows,
@@ -118,13 +118,12 @@ class VectorTable:
 
 
 async def vector_schema(session: Session) -> str:
-    """The schema in which this database has pgvector."""
     extension = await sql.extension.first(session)
     return extension["schema"] if extension else "public"
 
 
 async def made_models(session: Session) -> list[str]:
-    """The models that have tables, whichever process has made them; some 0.1 ms."""
+    """The models that have tables, whichever process has made them. Takes about 0.1 ms."""
     return [row["model"] for row in await sql.made_models(session)]
 
 
@@ -157,15 +156,15 @@ def vector_rows(
     rows["collection_size"], rows["collection"] = 4, collection
     rows["embedding_size"], rows["dimensions"] = 4 + 2 * dimensions, dimensions
     rows["embedding"] = vectors
-    return bytearray(COPY_HEAD + rows.tobytes() + COPY_TAIL)
+    return bytearray(COPY_HEAD + rows.tobytes() + COPY_END)
 
 
 async def prepare_model(database: Database, model: str, dimensions: int) -> None:
-    """Make the tables of a model unless they are there; one sentence when the database cannot have them."""
+    """Make the tables of a model unless they exist. Raises DatabaseUnsuitable when the database cannot have them."""
     prepared = made.setdefault(database.pool, PreparedModels())
     if (model, dimensions) in prepared.models:
         return
-    async with prepared.turn:  # the first documents of a worker come together, and one of them is enough
+    async with prepared.turn:  # the first documents of a worker arrive together, and one of them is enough
         if (model, dimensions) in prepared.models:
             return
         if not await check_dimensions(database, model, dimensions):
@@ -174,11 +173,11 @@ async def prepare_model(database: Database, model: str, dimensions: int) -> None
 
 
 async def check_dimensions(database: Database, model: str, dimensions: int) -> bool:
-    """Whether there are tables for a model; one sentence when they are for vectors of another length."""
+    """Whether a model has tables. Raises DatabaseUnsuitable when they are for vectors of another length."""
     found = await database.pool.repeat(VectorTable(model).statement("dimensions").value)
     if found not in (None, dimensions):
         raise DatabaseUnsuitable(
-            f"The vectors of the model {model!r} have {found} dimensions in this database, but the model gives "
+            f"The vectors of the model {model!r} have {found} dimensions in this database, but the model returns "
             f"{dimensions}: give the other model a name of its own."
         )
     return found is not None
@@ -225,8 +224,8 @@ async def making(database: Database) -> AsyncIterator[tuple[Session, str]]:
         ) from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise DatabaseUnsuitable(
-            f"The database user may not make the tables for vectors ({error}): let the owner run `create extension vector`, "
-            "or set database_owner_url to one who may."
+            f"The database user may not make the tables for vectors ({error}): have the owner run `create extension vector`, "
+            "or set database_owner_url to a user that may."
         ) from error
     finally:
         session.terminate()

@@ -18,8 +18,8 @@ where extname = 'vector'
 select atttypmod from pg_attribute where attrelid = to_regclass('penstock.vectors_model') and attname = 'embedding'
 
 -- name: create
--- One for new vectors and all of small collections, read from one end to the other; and one for the vectors of large collections,
--- each with an index of its own: a question about one never walks through another.
+-- One table for new vectors and for small collections, read from end to end; and one for large collections, each with an index
+-- of its own, so that a question about one never walks through another.
 create table if not exists penstock.either_model (
   version_id    bigint not null,
   ordinal       int not null,
@@ -34,8 +34,8 @@ alter table penstock.either_model alter column embedding set storage plain
 create index if not exists either_model_of_version on penstock.either_model (collection_id, version_id)
 
 -- name: guard
--- A request sees vectors of its tenant's collections alone (schema/0008_access.sql). As an array, which is made once: to look into
--- a hash for each of 7,500 vectors took 0.5 ms of 5.
+-- A request sees vectors of its tenant's collections alone (schema/0008_access.sql). As an array, which is made once: a
+-- hash look-up for each of 7,500 vectors took 0.5 ms of 5.
 select penstock.guard(made, 'collection_id = any (array(select id from penstock.collections))', false)
 from unnest(array['penstock.vectors_model'::regclass, 'penstock.folded_model'::regclass]) as made
 
@@ -62,7 +62,7 @@ with removed as (
 select count(*)::int from removed
 
 -- name: made_models
--- By a range of the name's index; the tables of folded vectors begin with another word.
+-- By a range of the name's index; the names of compacted tables begin with another word.
 select substr(relname::text, length('vectors_') + 1) as model from pg_class
 where relname >= 'vectors_' and relname < 'vectors`' and relkind = 'r' and relnamespace = 'penstock'::regnamespace
 order by relname
@@ -82,7 +82,7 @@ select ordinal from penstock.folded_model where collection_id = :collection and 
 order by ordinal
 
 -- name: read_points
--- Vectors as numbers, of some chunks of versions; those of a page of chunks are read at a time.
+-- Vectors of ranges of chunks, as arrays of numbers.
 select vector.version_id as version, vector.ordinal, vector.collection_id as collection, vector.embedding::real[] as vector
 from unnest(:versions::bigint[], :firsts::int[], :stops::int[]) as span(version_id, first, stop)
 cross join lateral (
@@ -90,19 +90,19 @@ cross join lateral (
   where fresh.collection_id = :collection and fresh.version_id = span.version_id
     and fresh.ordinal >= span.first and fresh.ordinal < span.stop
   union all
-  select * from penstock.folded_model as folded
-  where folded.collection_id = :collection and folded.version_id = span.version_id
-    and folded.ordinal >= span.first and folded.ordinal < span.stop
+  select * from penstock.folded_model as compacted
+  where compacted.collection_id = :collection and compacted.version_id = span.version_id
+    and compacted.ordinal >= span.first and compacted.ordinal < span.stop
 ) as vector
 order by version, ordinal
 
 -- name: indexed_collections
--- Those whose folded vectors have an index that is complete.
+-- Those whose compacted vectors have a complete index.
 select asked.id from unnest(:collections::int[]) as asked(id)
-join pg_index on indexrelid = to_regclass(format('penstock.%I', :folded::text || '_' || asked.id)) and indisvalid
+join pg_index on indexrelid = to_regclass(format('penstock.%I', :compacted::text || '_' || asked.id)) and indisvalid
 
 -- name: nearest
--- Every vector is looked at. The subquery keeps its rows from being sorted by an index, which would be less than exact.
+-- Every vector is compared. The subquery keeps its rows from being sorted by an index, which would be less than exact.
 select version_id, ordinal, distance from (
   (select version_id, ordinal, embedding operator(vector_schema.<#>) :asked::text::vector_schema.halfvec as distance
   from penstock.vectors_model
@@ -115,7 +115,7 @@ select version_id, ordinal, distance from (
   where collection_id = any (:unindexed::int[]) and version_id <> all (:hidden::bigint[])
     and (:allowed::bigint[] is null or version_id = any (:allowed::bigint[]))
   offset 0)
-) as looked_at
+) as compared
 order by distance, version_id, ordinal limit :most::int
 
 -- name: nearest_by_index
@@ -125,13 +125,13 @@ where collection_id = collection_number and version_id <> all (:hidden::bigint[]
   and (:allowed::bigint[] is null or version_id = any (:allowed::bigint[]))
 order by embedding operator(vector_schema.<#>) :asked::text::vector_schema.halfvec limit :most::int
 
--- name: foldable_versions
+-- name: compactable_versions
 select version_id
 from (select distinct version_id from penstock.vectors_model where collection_id = :collection) as present
 where exists (select from penstock.documents where live_id = present.version_id)
 order by version_id
 
--- name: fold_vectors
+-- name: compact_vectors
 with moved as (
   delete from penstock.vectors_model
   where ctid = any (array(
@@ -147,21 +147,21 @@ kept as (
 )
 select count(*)::int from moved
 
--- name: count_tail
+-- name: count_delta
 select count(*)::int from penstock.vectors_model where collection_id = :collection
 
--- name: count_folded
+-- name: count_compacted
 select count(*)::int from penstock.folded_model where collection_id = :collection
 
 -- name: index_state
--- None without an index, false for one that was not finished.
+-- Null without an index, false for an unfinished one.
 select indisvalid from pg_index where indexrelid = to_regclass('penstock.folded_model_collection_number')
 
 -- name: drop_index
 drop index concurrently if exists penstock.folded_model_collection_number
 
 -- name: vacuum_gently
--- To take a vector out of an HNSW index means to mend the ways that led through it: half a millisecond each, and as much of the
+-- Taking a vector out of an HNSW index repairs the paths that led through it: half a millisecond each, and as much of the
 -- server's cache as questions use. At the usual pace that was four fifths of a processor for a quarter of an hour.
 alter table penstock.folded_model set (autovacuum_vacuum_cost_delay = 20)
 

@@ -23,6 +23,7 @@ from penstock.access import Principal
 from penstock.documents import (
     Collection,
     WaitingPacket,
+    count_documents,
     encode_metadata,
     find_collection,
     find_waiting,
@@ -111,12 +112,22 @@ class Caller:
         found = await list_collections(self.app, most=MOST_COLLECTIONS, tenant=self.tenant)
         return [each for each in found if self.principal.sees(each.id)]
 
+    async def count_documents(self) -> dict[str, int]:
+        """The documents of the collections that it may see, by status."""
+        seen = None if self.principal.collections is None else [each.id for each in await self.collections()]
+        return await count_documents(self.app, among=seen, tenant=self.tenant)
+
     def answer(self, explanation: Explanation) -> Why:
         """An explanation, for operators with the evidence of its job, which names workers and other tenants' work."""
         told = Why(**explanation.answer())
         if not self.runs_fleet:
             told.evidence = {key: value for key, value in told.evidence.items() if key != "job"}
         return told
+
+    def needs_scope(self, scope: str) -> None:
+        if not self.principal.may(scope):
+            allowed = ", ".join(sorted(self.principal.scopes))
+            raise NotAllowed(f"This needs a key with the scope {scope}; this one has {allowed}.")
 
     def needs_all_collections(self, what: str) -> None:
         if self.principal.collections is not None:
@@ -128,9 +139,7 @@ async def _caller(
 ) -> Caller:
     caller = _caller_of(request)
     for scope in needed.scopes:
-        if not caller.principal.may(scope):
-            allowed = ", ".join(sorted(caller.principal.scopes))
-            raise NotAllowed(f"This needs a key with the scope {scope}; this one has {allowed}.")
+        caller.needs_scope(scope)
     return caller
 
 
@@ -198,7 +207,7 @@ async def _document(
     if caller.principal.collections is not None:
         found = await show_document(caller.app, id, tenant=caller.tenant)
         if not caller.principal.sees(found.collection_id):
-            raise NotFound(f"There is no document {id}.")
+            raise NotFound(f"Document {id} does not exist.")
     return id
 
 
@@ -216,16 +225,19 @@ async def _packet(
     """The number of a packet, or what is known of one that is still a message."""
     caller = _caller_of(request)
     pool = caller.app.database.pool
-    waiting = await pool.repeat(lambda session: find_waiting(session, id, tenant=caller.tenant))
+    waiting = await pool.repeat(find_waiting, id, tenant=caller.tenant)
     if waiting is None:
         return await _document(request, id)
     if caller.principal.collections is not None:
         found = await find_collection(caller.app, waiting.collection, tenant=caller.tenant)
         if not caller.principal.sees(found.id):
-            raise NotFound(f"There is no packet {id}.")
+            raise NotFound(f"Packet {id} does not exist.")
     return waiting
 
 
+RemoveNow = Annotated[
+    bool, Query(description="Remove it at once, without a chance to restore it; needs the admin scope.")
+]
 DocumentId = Annotated[int, Depends(_document)]
 PacketId = Annotated[int | WaitingPacket, Depends(_packet)]
 CollectionName = Annotated[str, Depends(_collection)]

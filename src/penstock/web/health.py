@@ -11,7 +11,6 @@ balancer asks `/health/live`. `/api/status` answers as `penstock status --json`,
 import asyncio
 import contextlib
 import socket
-from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Annotated, Any
@@ -27,7 +26,6 @@ from penstock.engine import Worker
 from penstock.errors import NotAllowed
 from penstock.operations import (
     ACKNOWLEDGED_FOR,
-    MOST_UNREAD,
     ApiCheck,
     Finding,
     FleetGauges,
@@ -115,26 +113,13 @@ async def show_status(
         await caller.find_collection(collection)
     if caller.runs_fleet:
         return Status.model_validate(await read_status(caller.app, collection=collection))
-    names: list[str | None] = [collection]
-    if collection is None and caller.principal.collections is not None:
-        names = [each.name for each in await caller.collections()]
-    counted: Counter[str] = Counter()
-    unread: list[UnreadDocument] = []
-    unread_count = 0
-    for name in names:
-        counted.update(await count_documents(caller.app, name, tenant=caller.tenant))
-        found = await read_unread(caller.app, collection=name, tenant=caller.tenant)
-        unread += found["unread"]
-        unread_count += found["unread_count"]
-    unread.sort(key=lambda each: each.id, reverse=True)
-    return Status(
-        documents=dict(counted),
-        jobs={},
-        workers=[],
-        findings=[],
-        unread=unread[:MOST_UNREAD],
-        unread_count=unread_count,
-    )
+    if collection is None:
+        counted = await caller.count_documents()
+    else:
+        counted = await count_documents(caller.app, collection, tenant=caller.tenant)
+    seen = None if caller.principal.collections is None else [each.id for each in await caller.collections()]
+    unread = await read_unread(caller.app, collection=collection, among=seen, tenant=caller.tenant)
+    return Status(documents=counted, jobs={}, workers=[], findings=[], **unread)
 
 
 @status_routes.get("/api/findings")

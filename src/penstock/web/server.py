@@ -39,7 +39,6 @@ UNTRACED: Any = {"tracing": False, "metrics": False, "logs": False, "operation_s
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind the address."""
     try:
         listener = socket.create_server(
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
@@ -59,7 +58,7 @@ async def refuse_unguarded(session: Session, host: str) -> None:
     if not is_loopback(host) and not await any_usable_key(session):
         raise BadSetting(
             f"api.host is {host}, which other machines can reach, and there is no key with which they could ask: make one "
-            "with `penstock key create NAME --scope admin`, or use 127.0.0.1."
+            "with `penstock keys create NAME --scope admin`, or use 127.0.0.1."
         )
 
 

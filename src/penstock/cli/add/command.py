@@ -18,7 +18,17 @@ import typer
 from penstock.cli.add.discover import FoundFiles, discover, printable
 from penstock.cli.add.progress import FAILED, AddProgress, Entry, Say, Show, display, size
 from penstock.cli.server import ShutdownRequest, run_until_stopped
-from penstock.cli.session import DEFAULT, Create, Into, Json, console, print_json, target_collection, tell
+from penstock.cli.session import (
+    DEFAULT,
+    Create,
+    Into,
+    Json,
+    console,
+    print_json,
+    report,
+    report_start,
+    target_collection,
+)
 from penstock.errors import BadValue, PenstockError
 from penstock.settings import LogSettings, load_settings
 from penstock.text import counted
@@ -57,9 +67,12 @@ def add(
 ) -> None:
     """Add files and folders to a collection. Files that it already has are skipped."""
     facts = _metadata(metadata)
-    tell("Finding the files …")
+    if not as_json:
+        report("Finding the files …")
     found = discover(paths)
-    tell(f"Adding {counted(len(found.files), 'file')} to {collection} …")
+    if not as_json:
+        report(f"Adding {counted(len(found.files), 'file')} to the collection {collection} …")
+        report_start()
     progress = AddProgress(collection, files=len(found.files), size=sum(file.size for file in found.files))
     settings = load_settings().settings.model_copy(update={"log": LogSettings(level="error")})  # not into the display
 
@@ -185,7 +198,7 @@ async def _note_old_versions(product: "Product", progress: AddProgress) -> None:
         for document in await show_documents(product.app, some, tenant=product.settings.tenant):
             if document.status == FAILED and document.live_version is not None:
                 entry = failed[document.id]
-                old = f"version {document.live_version} stays searchable"
+                old = f"version {document.live_version} is still found"
                 entry.reason = f"version {document.version} failed: {entry.reason.rstrip('. ')}; {old}"
 
 

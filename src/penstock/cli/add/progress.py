@@ -199,7 +199,6 @@ def describe_pace(progress: AddProgress) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes for a person."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if number < 1000:
             return f"{number:.0f} {unit}" if unit == "bytes" or number >= 100 else f"{number:.1f} {unit}"

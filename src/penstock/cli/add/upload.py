@@ -36,8 +36,6 @@ LONGEST_PAUSE = 2.0  # seconds, when the queue is full
 
 
 class Uploader:
-    """Adds files to one collection."""
-
     def __init__(
         self, product: Product, collection: Collection, progress: AddProgress, *, replace: bool, metadata: Any
     ) -> None:
@@ -90,7 +88,7 @@ class Uploader:
 
     async def _there(self, names: list[str]) -> dict[str, Record]:
         rows = await self._product.app.database.pool.repeat(
-            lambda session: sql.already_there(session, collection=self._collection.id, names=names)
+            sql.already_there, collection=self._collection.id, names=names
         )
         return {row["name"]: row for row in rows}
 

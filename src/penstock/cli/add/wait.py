@@ -30,8 +30,6 @@ SERVED_EVERY = 2.0
 
 
 class Watcher:
-    """Follows the open documents."""
-
     def __init__(
         self,
         product: Product,
@@ -50,7 +48,7 @@ class Watcher:
         self._changed_at = time.monotonic()
 
     async def is_served(self) -> bool:
-        return await self._product.app.database.pool.repeat(lambda session: is_served(session, KIND))
+        return await self._product.app.database.pool.repeat(is_served, KIND)
 
     def work(self) -> None:
         """Work in this process until `stop`."""
@@ -94,7 +92,6 @@ class Watcher:
         return min(max(REST * took, REFRESH), MOST_REST, REFRESH if left is None else left)
 
     async def poll(self) -> None:
-        """Read the state of the open documents."""
         ids = list(self._progress.open)
         if not ids:
             return
@@ -140,7 +137,5 @@ class Watcher:
     async def others_waiting(self) -> int:
         """Count the documents of others that have no worker after this command, to 10,000."""
         ids = [entry.id for entry in self._progress.entries if entry.id is not None and entry.status in (OPEN, DELETED)]
-        waiting = await self._product.app.database.pool.repeat(
-            lambda session: sql.others_waiting.value(session, ids=ids)
-        )
+        waiting = await self._product.app.database.pool.repeat(sql.others_waiting.value, ids=ids)
         return int(waiting)

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.client._async.transport import AsyncTransport
+from penstock.client._async.transport import AsyncResource
 from penstock.client.errors import BadAnswer, ClientError, ContentChanged, RangeRefused, StillWaiting, Unreachable
 from penstock.client.models import (
     Accepted,
@@ -50,11 +50,8 @@ FETCHING = 630.0  # seconds: the server has ten minutes for a link
 ANEW = 3  # times that a download begins, at most
 
 
-class AsyncUploads:
+class AsyncUploads(AsyncResource):
     """What `client.documents` can send."""
-
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
 
     async def put(
         self,
@@ -69,7 +66,8 @@ class AsyncUploads:
     ) -> Accepted:
         """Send a file: a path, bytes, a file that is open in rb, or an iterator of pieces. NameTaken, unless `replace`."""
         content = content_of(source)
-        made = await self._transport.ask(
+        return await self._ask(
+            Accepted,
             "PUT",
             "/api/collections/{collection}/documents/{name}",
             at={"collection": collection, "name": _named(name, content.name)},
@@ -77,7 +75,6 @@ class AsyncUploads:
             headers={"Idempotency-Key": _checked(key), "Content-Type": "application/octet-stream"},
             content=content,
         )
-        return decode(Accepted, made)
 
     async def put_link(
         self,
@@ -91,7 +88,8 @@ class AsyncUploads:
         key: str | None = None,
     ) -> Accepted:
         """Let the server fetch the file from an address."""
-        made = await self._transport.ask(
+        return await self._ask(
+            Accepted,
             "PUT",
             "/api/collections/{collection}/documents/{name}",
             at={"collection": collection, "name": name},
@@ -100,7 +98,6 @@ class AsyncUploads:
             content=content_of(json.dumps({"url": url}).encode()),
             timeout=max(FETCHING, self._transport.patience.timeout),
         )
-        return decode(Accepted, made)
 
     async def post(
         self,
@@ -152,36 +149,16 @@ class _Place:
     tag: str = ""  # of the content, once it is known
 
 
-class AsyncDownloads:
+class AsyncDownloads(AsyncResource):
     """What `client.documents` can fetch."""
-
-    _transport: AsyncTransport
 
     async def text(self, id: int) -> str:  # noqa: A002
         """The whole text of the version that search sees."""
-        attempts = self._transport.attempts("GET")
-        while True:
-            try:
-                async with self._transport.stream(
-                    "GET", "/api/documents/{id}/text", at={"id": id}, attempts=attempts
-                ) as response:
-                    return b"".join([piece async for piece in self._transport.pieces(response)]).decode()
-            except Unreachable as error:
-                pause = attempts.pause_after(error)
-            await async_sleep(pause)
+        return (await self._transport.whole("/api/documents/{id}/text", {"id": id})).decode()
 
     async def page_image(self, id: int, page: int) -> bytes:  # noqa: A002
         """A page of a PDF, a packet or an image as a PNG."""
-        attempts = self._transport.attempts("GET")
-        while True:
-            try:
-                async with self._transport.stream(
-                    "GET", "/api/documents/{id}/pages/{number}/image", at={"id": id, "number": page}, attempts=attempts
-                ) as response:
-                    return b"".join([piece async for piece in self._transport.pieces(response)])
-            except Unreachable as error:
-                pause = attempts.pause_after(error)
-            await async_sleep(pause)
+        return await self._transport.whole("/api/documents/{id}/pages/{number}/image", {"id": id, "number": page})
 
     def content(self, id: int, *, start: int = 0) -> AsyncIterator[bytes]:  # noqa: A002
         """The newest version's bytes in pieces, from `start` on. ContentChanged if it is replaced meanwhile."""
@@ -273,40 +250,36 @@ class AsyncDocuments(AsyncUploads, AsyncDownloads):
     ) -> AsyncIterator[Document]:
         """Documents by number; deleted ones only with status="deleted"."""
         wish = {"collection": collection, "status": status, "parent": parent, "limit": page}
-        return self._transport.pages("GET", "/api/documents", Document, query=wish)
+        return self._transport.pages(Document, "/api/documents", query=wish)
 
     async def show(self, id: int) -> Document:  # noqa: A002
         """One document."""
-        return decode(Document, await self._transport.ask("GET", "/api/documents/{id}", at={"id": id}))
+        return await self._ask(Document, "GET", "/api/documents/{id}", at={"id": id})
 
     async def find(self, collection: str, name: str) -> Document:
         """One document, by its name."""
         at = {"collection": collection, "name": name}
-        return decode(
-            Document, await self._transport.ask("GET", "/api/collections/{collection}/documents/{name}", at=at)
-        )
+        return await self._ask(Document, "GET", "/api/collections/{collection}/documents/{name}", at=at)
 
     def pages(self, id: int, *, page: int = 100) -> AsyncIterator[Page]:  # noqa: A002
         """The text page by page."""
-        return self._transport.pages("GET", "/api/documents/{id}/pages", Page, at={"id": id}, query={"limit": page})
+        return self._transport.pages(Page, "/api/documents/{id}/pages", at={"id": id}, query={"limit": page})
 
     def chunks(self, id: int, *, page: int = 100) -> AsyncIterator[Chunk]:  # noqa: A002
         """The parts that search finds, in their order."""
-        return self._transport.pages("GET", "/api/documents/{id}/chunks", Chunk, at={"id": id}, query={"limit": page})
+        return self._transport.pages(Chunk, "/api/documents/{id}/chunks", at={"id": id}, query={"limit": page})
 
     async def why(self, id: int) -> Why:  # noqa: A002
         """Why it is where it is: one sentence, and the evidence."""
-        return decode(Why, await self._transport.ask("GET", "/api/documents/{id}/why", at={"id": id}))
+        return await self._ask(Why, "GET", "/api/documents/{id}/why", at={"id": id})
 
     async def history(self, id: int) -> builtins.list[Happening]:  # noqa: A002
         """What happened to it, the oldest first."""
-        return decode_list(Happening, await self._transport.ask("GET", "/api/documents/{id}/history", at={"id": id}))
+        return await self._ask_list(Happening, "/api/documents/{id}/history", at={"id": id})
 
     async def versions(self, id: int) -> builtins.list[Version]:  # noqa: A002
         """Its versions, and which one search sees."""
-        return [
-            each async for each in self._transport.pages("GET", "/api/documents/{id}/versions", Version, at={"id": id})
-        ]
+        return [each async for each in self._transport.pages(Version, "/api/documents/{id}/versions", at={"id": id})]
 
     async def wait(self, id: int, *, timeout: float = 600.0) -> Document:  # noqa: A002
         """The document, once it is ready, failed or deleted. StillWaiting if that takes longer."""
@@ -328,15 +301,15 @@ class AsyncDocuments(AsyncUploads, AsyncDownloads):
 
     async def retry(self, id: int) -> Document:  # noqa: A002
         """Try a failed one again."""
-        return decode(Document, await self._transport.ask("POST", "/api/documents/{id}/retry", at={"id": id}))
+        return await self._ask(Document, "POST", "/api/documents/{id}/retry", at={"id": id})
 
     async def cancel(self, id: int) -> Document:  # noqa: A002
         """Stop preparing it; it is failed then, with that as the reason."""
-        return decode(Document, await self._transport.ask("POST", "/api/documents/{id}/cancel", at={"id": id}))
+        return await self._ask(Document, "POST", "/api/documents/{id}/cancel", at={"id": id})
 
     async def dismiss(self, id: int) -> Document:  # noqa: A002
         """Take a document that could not be read off the list of unread documents; it stays failed."""
-        return decode(Document, await self._transport.ask("POST", "/api/documents/{id}/dismiss", at={"id": id}))
+        return await self._ask(Document, "POST", "/api/documents/{id}/dismiss", at={"id": id})
 
     async def link(self, id: int, *, seconds: int | None = None) -> Link:  # noqa: A002
         """An address from which its bytes can be fetched without a key, for some minutes."""
@@ -344,9 +317,10 @@ class AsyncDocuments(AsyncUploads, AsyncDownloads):
         link = decode(Link, made)
         return replace(link, url=self._transport.address.url + link.url) if link.url.startswith("/") else link
 
-    async def delete(self, id: int) -> Document:  # noqa: A002
-        """Out of search and lists at once; the bytes follow."""
-        return decode(Document, await self._transport.ask("DELETE", "/api/documents/{id}", at={"id": id}))
+    async def delete(self, id: int, *, now: bool | None = None) -> Document:  # noqa: A002
+        """Take it out of search and lists at once. It can be restored until `restorable_until`; not at all with `now`."""
+        gone = await self._transport.ask("DELETE", "/api/documents/{id}", at={"id": id}, query={"now": now})
+        return decode(Document, gone)
 
     async def delete_matching(  # noqa: PLR0913  each is a condition
         self,
@@ -361,8 +335,9 @@ class AsyncDocuments(AsyncUploads, AsyncDownloads):
         all: bool | None = None,  # noqa: A002
         limit: int | None = None,
         reason: str | None = None,
+        now: bool | None = None,
     ) -> Deleted:
-        """Delete what matches, up to a thousand at once: `more` says whether to ask again. No condition needs `all`."""
+        """Delete what matches, up to a thousand at once: repeat while there are `more`. Without a condition it needs `all`."""
         wish = {
             "collection": collection,
             "status": status,
@@ -374,28 +349,26 @@ class AsyncDocuments(AsyncUploads, AsyncDownloads):
             "all": all,
             "limit": limit,
             "reason": reason,
+            "now": now,
         }
         named = {name: value for name, value in wish.items() if value is not None}
-        return decode(Deleted, await self._transport.ask("POST", "/api/documents/delete", body=named))
+        return await self._ask(Deleted, "POST", "/api/documents/delete", body=named)
 
     async def restore(self, id: int) -> Document:  # noqa: A002
         """Bring a deleted one back, while that is possible."""
-        return decode(Document, await self._transport.ask("POST", "/api/documents/{id}/restore", at={"id": id}))
+        return await self._ask(Document, "POST", "/api/documents/{id}/restore", at={"id": id})
 
     async def receipt(self, id: int) -> Receipt:  # noqa: A002
         """What was removed of a deleted one, and how that was verified."""
-        return decode(Receipt, await self._transport.ask("GET", "/api/documents/{id}/receipt", at={"id": id}))
+        return await self._ask(Receipt, "GET", "/api/documents/{id}/receipt", at={"id": id})
 
     def receipts(self, *, page: int = 100) -> AsyncIterator[Receipt]:
         """The receipts of all deletions."""
-        return self._transport.pages("GET", "/api/receipts", Receipt, query={"limit": page})
+        return self._transport.pages(Receipt, "/api/receipts", query={"limit": page})
 
 
-class AsyncPackets:
+class AsyncPackets(AsyncResource):
     """Packets by number. The consolidated PDF and its pages are those of the document of the same number."""
-
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
 
     async def put(
         self,
@@ -409,7 +382,8 @@ class AsyncPackets:
     ) -> AcceptedPacket:
         """Send the files of a packet by name, in their order. NameTaken, unless `replace`."""
         form = Form({key: content_of(source) for key, source in files.items()}, os.urandom(16).hex())
-        made = await self._transport.ask(
+        return await self._ask(
+            AcceptedPacket,
             "POST",
             "/api/packets",
             query={
@@ -422,7 +396,6 @@ class AsyncPackets:
             headers={"Content-Type": form.type},
             content=form,
         )
-        return decode(AcceptedPacket, made)
 
     async def put_list(
         self,
@@ -445,23 +418,23 @@ class AsyncPackets:
             "metadata": dict(metadata or {}),
             "message_id": message_id or os.urandom(16).hex(),  # a request whose answer was lost is not done again
         }
-        made = await self._transport.ask(
+        return await self._ask(
+            AcceptedPacket,
             "POST",
             "/api/packets",
             headers={"Content-Type": "application/json"},
             content=content_of(json.dumps(wish).encode()),
             again=True,
         )
-        return decode(AcceptedPacket, made)
 
     def list(self, *, collection: str | None = None, page: int = 100) -> AsyncIterator[Packet]:
         """Packets by number."""
-        return self._transport.pages("GET", "/api/packets", Packet, query={"collection": collection, "limit": page})
+        return self._transport.pages(Packet, "/api/packets", query={"collection": collection, "limit": page})
 
     async def show(self, id: int) -> Packet:  # noqa: A002
         """One packet, with its documents and parts."""
-        return decode(Packet, await self._transport.ask("GET", "/api/packets/{id}", at={"id": id}))
+        return await self._ask(Packet, "GET", "/api/packets/{id}", at={"id": id})
 
     async def why(self, id: int) -> Why:  # noqa: A002
         """Why it is where it is: one sentence, and the evidence."""
-        return decode(Why, await self._transport.ask("GET", "/api/packets/{id}/why", at={"id": id}))
+        return await self._ask(Why, "GET", "/api/packets/{id}/why", at={"id": id})

@@ -9,11 +9,11 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from penstock import __version__
 from penstock.client.errors import BadAnswer, ClientError, NotInstalled, Unreachable, read_problem
-from penstock.client.models import R, decode
+from penstock.client.models import R, decode, decode_list
 from penstock.client.transport import Address, Attempts, Patience, async_sleep, expand, query_of
 from penstock.client.upload_body import Content
 
@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 
 SAFE = frozenset({"GET", "HEAD", "DELETE"})
 IDLE = 2.0  # seconds: the server closes after 5, and a request must not meet that
+
+
+class RequestOptions(TypedDict, total=False):
+    """Options of `AsyncTransport.ask`."""
+
+    at: Mapping[str, object]
+    query: Mapping[str, object]
+    headers: Mapping[str, str]
+    body: object
+    content: Content
+    again: bool
+    timeout: float
 
 
 class AsyncTransport:
@@ -37,7 +49,7 @@ class AsyncTransport:
             http, self._http = self._http, None
             await http.aclose()
 
-    # -- three ways to ask ------------------------------------------------------------------------------------------
+    # -- four ways to ask ------------------------------------------------------------------------------------------
 
     async def ask(  # noqa: PLR0913  what a request consists of
         self,
@@ -95,9 +107,8 @@ class AsyncTransport:
 
     async def pages(
         self,
-        method: str,
-        path: str,
         kind: type[R],
+        path: str,
         *,
         at: Mapping[str, object] | None = None,
         query: Mapping[str, object] | None = None,
@@ -105,7 +116,7 @@ class AsyncTransport:
         """All items of a list, page after page."""
         after: object = None
         while True:
-            page = await self.ask(method, path, at=at, query={**(query or {}), "after": after})
+            page = await self.ask("GET", path, at=at, query={**(query or {}), "after": after})
             if not isinstance(page, dict) or not isinstance(page.get("items"), list):
                 raise BadAnswer("The server's answer is no page of a list: is the address that of Penstock?")
             for item in page["items"]:
@@ -113,6 +124,17 @@ class AsyncTransport:
             if page.get("next") is None or page["next"] == after:
                 return
             after = page["next"]
+
+    async def whole(self, path: str, at: Mapping[str, object]) -> bytes:
+        """The body of a GET, which may take as long as it goes on; all of it is asked for again when it breaks off."""
+        attempts = self.attempts("GET")
+        while True:
+            try:
+                async with self.stream("GET", path, at=at, attempts=attempts) as response:
+                    return b"".join([piece async for piece in self.pieces(response)])
+            except Unreachable as error:
+                pause = attempts.pause_after(error)
+            await async_sleep(pause)
 
     # -- below them -------------------------------------------------------------------------------------------------
 
@@ -230,6 +252,19 @@ class AsyncTransport:
         return Unreachable(
             f"{self.address.url} cannot be reached, or its answer broke off ({reason}). Is Penstock running there?"
         )
+
+
+class AsyncResource:
+    """A part of the API."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def _ask(self, kind: type[R], method: str, path: str, **request: Unpack[RequestOptions]) -> R:
+        return decode(kind, await self._transport.ask(method, path, **request))
+
+    async def _ask_list(self, kind: type[R], path: str, **request: Unpack[RequestOptions]) -> list[R]:
+        return decode_list(kind, await self._transport.ask("GET", path, **request))
 
 
 def import_library() -> None:

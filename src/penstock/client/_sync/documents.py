@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.client._sync.transport import Transport
+from penstock.client._sync.transport import Resource
 from penstock.client.errors import BadAnswer, ClientError, ContentChanged, RangeRefused, StillWaiting, Unreachable
 from penstock.client.models import (
     Accepted,
@@ -51,11 +51,8 @@ FETCHING = 630.0  # seconds: the server has ten minutes for a link
 ANEW = 3  # times that a download begins, at most
 
 
-class Uploads:
+class Uploads(Resource):
     """What `client.documents` can send."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def put(
         self,
@@ -70,7 +67,8 @@ class Uploads:
     ) -> Accepted:
         """Send a file: a path, bytes, a file that is open in rb, or an iterator of pieces. NameTaken, unless `replace`."""
         content = content_of(source)
-        made = self._transport.ask(
+        return self._ask(
+            Accepted,
             "PUT",
             "/api/collections/{collection}/documents/{name}",
             at={"collection": collection, "name": _named(name, content.name)},
@@ -78,7 +76,6 @@ class Uploads:
             headers={"Idempotency-Key": _checked(key), "Content-Type": "application/octet-stream"},
             content=content,
         )
-        return decode(Accepted, made)
 
     def put_link(
         self,
@@ -92,7 +89,8 @@ class Uploads:
         key: str | None = None,
     ) -> Accepted:
         """Let the server fetch the file from an address."""
-        made = self._transport.ask(
+        return self._ask(
+            Accepted,
             "PUT",
             "/api/collections/{collection}/documents/{name}",
             at={"collection": collection, "name": name},
@@ -101,7 +99,6 @@ class Uploads:
             content=content_of(json.dumps({"url": url}).encode()),
             timeout=max(FETCHING, self._transport.patience.timeout),
         )
-        return decode(Accepted, made)
 
     def post(
         self,
@@ -153,36 +150,16 @@ class _Place:
     tag: str = ""  # of the content, once it is known
 
 
-class Downloads:
+class Downloads(Resource):
     """What `client.documents` can fetch."""
-
-    _transport: Transport
 
     def text(self, id: int) -> str:  # noqa: A002
         """The whole text of the version that search sees."""
-        attempts = self._transport.attempts("GET")
-        while True:
-            try:
-                with self._transport.stream(
-                    "GET", "/api/documents/{id}/text", at={"id": id}, attempts=attempts
-                ) as response:
-                    return b"".join(list(self._transport.pieces(response))).decode()
-            except Unreachable as error:
-                pause = attempts.pause_after(error)
-            sleep(pause)
+        return (self._transport.whole("/api/documents/{id}/text", {"id": id})).decode()
 
     def page_image(self, id: int, page: int) -> bytes:  # noqa: A002
         """A page of a PDF, a packet or an image as a PNG."""
-        attempts = self._transport.attempts("GET")
-        while True:
-            try:
-                with self._transport.stream(
-                    "GET", "/api/documents/{id}/pages/{number}/image", at={"id": id, "number": page}, attempts=attempts
-                ) as response:
-                    return b"".join(list(self._transport.pieces(response)))
-            except Unreachable as error:
-                pause = attempts.pause_after(error)
-            sleep(pause)
+        return self._transport.whole("/api/documents/{id}/pages/{number}/image", {"id": id, "number": page})
 
     def content(self, id: int, *, start: int = 0) -> Iterator[bytes]:  # noqa: A002
         """The newest version's bytes in pieces, from `start` on. ContentChanged if it is replaced meanwhile."""
@@ -274,36 +251,36 @@ class Documents(Uploads, Downloads):
     ) -> Iterator[Document]:
         """Documents by number; deleted ones only with status="deleted"."""
         wish = {"collection": collection, "status": status, "parent": parent, "limit": page}
-        return self._transport.pages("GET", "/api/documents", Document, query=wish)
+        return self._transport.pages(Document, "/api/documents", query=wish)
 
     def show(self, id: int) -> Document:  # noqa: A002
         """One document."""
-        return decode(Document, self._transport.ask("GET", "/api/documents/{id}", at={"id": id}))
+        return self._ask(Document, "GET", "/api/documents/{id}", at={"id": id})
 
     def find(self, collection: str, name: str) -> Document:
         """One document, by its name."""
         at = {"collection": collection, "name": name}
-        return decode(Document, self._transport.ask("GET", "/api/collections/{collection}/documents/{name}", at=at))
+        return self._ask(Document, "GET", "/api/collections/{collection}/documents/{name}", at=at)
 
     def pages(self, id: int, *, page: int = 100) -> Iterator[Page]:  # noqa: A002
         """The text page by page."""
-        return self._transport.pages("GET", "/api/documents/{id}/pages", Page, at={"id": id}, query={"limit": page})
+        return self._transport.pages(Page, "/api/documents/{id}/pages", at={"id": id}, query={"limit": page})
 
     def chunks(self, id: int, *, page: int = 100) -> Iterator[Chunk]:  # noqa: A002
         """The parts that search finds, in their order."""
-        return self._transport.pages("GET", "/api/documents/{id}/chunks", Chunk, at={"id": id}, query={"limit": page})
+        return self._transport.pages(Chunk, "/api/documents/{id}/chunks", at={"id": id}, query={"limit": page})
 
     def why(self, id: int) -> Why:  # noqa: A002
         """Why it is where it is: one sentence, and the evidence."""
-        return decode(Why, self._transport.ask("GET", "/api/documents/{id}/why", at={"id": id}))
+        return self._ask(Why, "GET", "/api/documents/{id}/why", at={"id": id})
 
     def history(self, id: int) -> builtins.list[Happening]:  # noqa: A002
         """What happened to it, the oldest first."""
-        return decode_list(Happening, self._transport.ask("GET", "/api/documents/{id}/history", at={"id": id}))
+        return self._ask_list(Happening, "/api/documents/{id}/history", at={"id": id})
 
     def versions(self, id: int) -> builtins.list[Version]:  # noqa: A002
         """Its versions, and which one search sees."""
-        return list(self._transport.pages("GET", "/api/documents/{id}/versions", Version, at={"id": id}))
+        return list(self._transport.pages(Version, "/api/documents/{id}/versions", at={"id": id}))
 
     def wait(self, id: int, *, timeout: float = 600.0) -> Document:  # noqa: A002
         """The document, once it is ready, failed or deleted. StillWaiting if that takes longer."""
@@ -325,15 +302,15 @@ class Documents(Uploads, Downloads):
 
     def retry(self, id: int) -> Document:  # noqa: A002
         """Try a failed one again."""
-        return decode(Document, self._transport.ask("POST", "/api/documents/{id}/retry", at={"id": id}))
+        return self._ask(Document, "POST", "/api/documents/{id}/retry", at={"id": id})
 
     def cancel(self, id: int) -> Document:  # noqa: A002
         """Stop preparing it; it is failed then, with that as the reason."""
-        return decode(Document, self._transport.ask("POST", "/api/documents/{id}/cancel", at={"id": id}))
+        return self._ask(Document, "POST", "/api/documents/{id}/cancel", at={"id": id})
 
     def dismiss(self, id: int) -> Document:  # noqa: A002
         """Take a document that could not be read off the list of unread documents; it stays failed."""
-        return decode(Document, self._transport.ask("POST", "/api/documents/{id}/dismiss", at={"id": id}))
+        return self._ask(Document, "POST", "/api/documents/{id}/dismiss", at={"id": id})
 
     def link(self, id: int, *, seconds: int | None = None) -> Link:  # noqa: A002
         """An address from which its bytes can be fetched without a key, for some minutes."""
@@ -341,9 +318,10 @@ class Documents(Uploads, Downloads):
         link = decode(Link, made)
         return replace(link, url=self._transport.address.url + link.url) if link.url.startswith("/") else link
 
-    def delete(self, id: int) -> Document:  # noqa: A002
-        """Out of search and lists at once; the bytes follow."""
-        return decode(Document, self._transport.ask("DELETE", "/api/documents/{id}", at={"id": id}))
+    def delete(self, id: int, *, now: bool | None = None) -> Document:  # noqa: A002
+        """Take it out of search and lists at once. It can be restored until `restorable_until`; not at all with `now`."""
+        gone = self._transport.ask("DELETE", "/api/documents/{id}", at={"id": id}, query={"now": now})
+        return decode(Document, gone)
 
     def delete_matching(  # noqa: PLR0913  each is a condition
         self,
@@ -358,8 +336,9 @@ class Documents(Uploads, Downloads):
         all: bool | None = None,  # noqa: A002
         limit: int | None = None,
         reason: str | None = None,
+        now: bool | None = None,
     ) -> Deleted:
-        """Delete what matches, up to a thousand at once: `more` says whether to ask again. No condition needs `all`."""
+        """Delete what matches, up to a thousand at once: repeat while there are `more`. Without a condition it needs `all`."""
         wish = {
             "collection": collection,
             "status": status,
@@ -371,28 +350,26 @@ class Documents(Uploads, Downloads):
             "all": all,
             "limit": limit,
             "reason": reason,
+            "now": now,
         }
         named = {name: value for name, value in wish.items() if value is not None}
-        return decode(Deleted, self._transport.ask("POST", "/api/documents/delete", body=named))
+        return self._ask(Deleted, "POST", "/api/documents/delete", body=named)
 
     def restore(self, id: int) -> Document:  # noqa: A002
         """Bring a deleted one back, while that is possible."""
-        return decode(Document, self._transport.ask("POST", "/api/documents/{id}/restore", at={"id": id}))
+        return self._ask(Document, "POST", "/api/documents/{id}/restore", at={"id": id})
 
     def receipt(self, id: int) -> Receipt:  # noqa: A002
         """What was removed of a deleted one, and how that was verified."""
-        return decode(Receipt, self._transport.ask("GET", "/api/documents/{id}/receipt", at={"id": id}))
+        return self._ask(Receipt, "GET", "/api/documents/{id}/receipt", at={"id": id})
 
     def receipts(self, *, page: int = 100) -> Iterator[Receipt]:
         """The receipts of all deletions."""
-        return self._transport.pages("GET", "/api/receipts", Receipt, query={"limit": page})
+        return self._transport.pages(Receipt, "/api/receipts", query={"limit": page})
 
 
-class Packets:
+class Packets(Resource):
     """Packets by number. The consolidated PDF and its pages are those of the document of the same number."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def put(
         self,
@@ -406,7 +383,8 @@ class Packets:
     ) -> AcceptedPacket:
         """Send the files of a packet by name, in their order. NameTaken, unless `replace`."""
         form = Form({key: content_of(source) for key, source in files.items()}, os.urandom(16).hex())
-        made = self._transport.ask(
+        return self._ask(
+            AcceptedPacket,
             "POST",
             "/api/packets",
             query={
@@ -419,7 +397,6 @@ class Packets:
             headers={"Content-Type": form.type},
             content=form,
         )
-        return decode(AcceptedPacket, made)
 
     def put_list(
         self,
@@ -442,23 +419,23 @@ class Packets:
             "metadata": dict(metadata or {}),
             "message_id": message_id or os.urandom(16).hex(),  # a request whose answer was lost is not done again
         }
-        made = self._transport.ask(
+        return self._ask(
+            AcceptedPacket,
             "POST",
             "/api/packets",
             headers={"Content-Type": "application/json"},
             content=content_of(json.dumps(wish).encode()),
             again=True,
         )
-        return decode(AcceptedPacket, made)
 
     def list(self, *, collection: str | None = None, page: int = 100) -> Iterator[Packet]:
         """Packets by number."""
-        return self._transport.pages("GET", "/api/packets", Packet, query={"collection": collection, "limit": page})
+        return self._transport.pages(Packet, "/api/packets", query={"collection": collection, "limit": page})
 
     def show(self, id: int) -> Packet:  # noqa: A002
         """One packet, with its documents and parts."""
-        return decode(Packet, self._transport.ask("GET", "/api/packets/{id}", at={"id": id}))
+        return self._ask(Packet, "GET", "/api/packets/{id}", at={"id": id})
 
     def why(self, id: int) -> Why:  # noqa: A002
         """Why it is where it is: one sentence, and the evidence."""
-        return decode(Why, self._transport.ask("GET", "/api/packets/{id}/why", at={"id": id}))
+        return self._ask(Why, "GET", "/api/packets/{id}/why", at={"id": id})

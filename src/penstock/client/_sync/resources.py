@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from penstock.client._sync.transport import Transport
+from penstock.client._sync.transport import Resource
 from penstock.client.errors import NotFound
 from penstock.client.fleet_models import (
     Cause,
@@ -40,52 +40,56 @@ from penstock.client.knowledge_models import (
     Stream,
     StreamMessage,
 )
-from penstock.client.models import Collection, Why, decode, decode_list
+from penstock.client.models import Collection, CollectionDeletion, Why, decode, decode_list
 from penstock.client.signing import sign_message
 from penstock.client.upload_body import content_of
 
 Setting = str | int | None  # model, chunk_size, chunk_overlap, ocr_language, search_language, index
 
 
-class Collections:
+class Collections(Resource):
     """Collections by name."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def create(self, name: str, **settings: Setting) -> Collection:
         """Make one; NameTaken if there is one of this name. Settings: model, chunk_size, chunk_overlap, …"""
-        made = self._transport.ask("POST", "/api/collections", body={"name": name, **settings})
-        return decode(Collection, made)
+        return self._ask(Collection, "POST", "/api/collections", body={"name": name, **settings})
 
     def list(self, *, page: int = 100) -> Iterator[Collection]:
         """All, by name."""
-        return self._transport.pages("GET", "/api/collections", Collection, query={"limit": page})
+        return self._transport.pages(Collection, "/api/collections", query={"limit": page})
 
     def show(self, name: str) -> Collection:
         """One, with its documents counted by status."""
-        return decode(Collection, self._transport.ask("GET", "/api/collections/{collection}", at={"collection": name}))
+        return self._ask(Collection, "GET", "/api/collections/{collection}", at={"collection": name})
 
     def change(self, name: str, *, new_name: str | None = None, **settings: Setting) -> Collection:
         """Rename it, or change settings; what is not named stays."""
         wish = {key: value for key, value in {"name": new_name, **settings}.items() if value is not None}
-        changed = self._transport.ask("PATCH", "/api/collections/{collection}", at={"collection": name}, body=wish)
-        return decode(Collection, changed)
+        return self._ask(Collection, "PATCH", "/api/collections/{collection}", at={"collection": name}, body=wish)
 
-    def delete(self, name: str) -> None:
-        """Delete it with all of its documents."""
+    def delete(self, name: str, *, now: bool | None = None) -> CollectionDeletion | None:
+        """Delete it with all of its documents. It can be restored until `restorable_until`; not at all with `now`.
+
+        None when the answer was lost, and a repetition found it deleted.
+        """
         try:
-            self._transport.ask("DELETE", "/api/collections/{collection}", at={"collection": name})
+            gone = self._transport.ask(
+                "DELETE", "/api/collections/{collection}", at={"collection": name}, query={"now": now}
+            )
         except NotFound as error:
-            if not error.repeated:  # else an earlier try has deleted it, and only its answer was lost
+            if not error.repeated:
                 raise
+            return None
+        return decode(CollectionDeletion, gone)
+
+    def restore(self, name: str) -> Collection:
+        """Bring back a deleted one, with the documents that were deleted with it."""
+        at = {"collection": name}
+        return decode(Collection, self._transport.ask("POST", "/api/collections/{collection}/restore", at=at))
 
 
-class Crawls:
+class Crawls(Resource):
     """Crawls by number."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def begin(
         self,
@@ -98,37 +102,33 @@ class Crawls:
     ) -> BegunCrawl:
         """Begin a crawl; the same one again, while it runs, is that one."""
         wish = {"url": url, "collection": collection, "depth": depth, "max_pages": max_pages, "hosts": list(hosts)}
-        begun = self._transport.ask("POST", "/api/crawls", body=wish, again=True)
-        return decode(BegunCrawl, begun)
+        return self._ask(BegunCrawl, "POST", "/api/crawls", body=wish, again=True)
 
     def list(self, *, collection: str | None = None, state: str | None = None, page: int = 100) -> Iterator[Crawl]:
         """Crawls by number; states: running, done, failed, stopped."""
         wish = {"collection": collection, "state": state, "limit": page}
-        return self._transport.pages("GET", "/api/crawls", Crawl, query=wish)
+        return self._transport.pages(Crawl, "/api/crawls", query=wish)
 
     def show(self, id: int) -> Crawl:  # noqa: A002
         """One crawl, with its pages counted."""
-        return decode(Crawl, self._transport.ask("GET", "/api/crawls/{id}", at={"id": id}))
+        return self._ask(Crawl, "GET", "/api/crawls/{id}", at={"id": id})
 
     def pages(self, id: int, *, state: str | None = None, page: int = 100) -> Iterator[CrawlPage]:  # noqa: A002
         """Its pages in the order in which they were found; states: waiting, kept, skipped, failed."""
         wish = {"state": state, "limit": page}
-        return self._transport.pages("GET", "/api/crawls/{id}/pages", CrawlPage, at={"id": id}, query=wish)
+        return self._transport.pages(CrawlPage, "/api/crawls/{id}/pages", at={"id": id}, query=wish)
 
     def why(self, id: int) -> Why:  # noqa: A002
         """Why it is where it is: one sentence, and the evidence."""
-        return decode(Why, self._transport.ask("GET", "/api/crawls/{id}/why", at={"id": id}))
+        return self._ask(Why, "GET", "/api/crawls/{id}/why", at={"id": id})
 
     def stop(self, id: int) -> Crawl:  # noqa: A002
         """Stop it; what it has taken stays."""
-        return decode(Crawl, self._transport.ask("POST", "/api/crawls/{id}/stop", at={"id": id}))
+        return self._ask(Crawl, "POST", "/api/crawls/{id}/stop", at={"id": id})
 
 
-class Facts:
+class Facts(Resource):
     """Facts of documents and collections."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def search(
         self, question: str, *, collection: str | Sequence[str] | None = None, k: int = 10, offset: int = 0
@@ -140,45 +140,38 @@ class Facts:
             "k": k,
             "offset": offset,
         }
-        return decode(FoundFacts, self._transport.ask("GET", "/api/facts/search", query=wish))
+        return self._ask(FoundFacts, "GET", "/api/facts/search", query=wish)
 
     def list(self, document: int, *, page: int = 100) -> Iterator[Fact]:
         """What was read in a document."""
-        return self._transport.pages(
-            "GET", "/api/documents/{id}/facts", Fact, at={"id": document}, query={"limit": page}
-        )
+        return self._transport.pages(Fact, "/api/documents/{id}/facts", at={"id": document}, query={"limit": page})
 
     def entities(self, collection: str, *, type: str | None = None, page: int = 100) -> Iterator[Entity]:  # noqa: A002
         """The things that the facts of a collection are about."""
         return self._transport.pages(
-            "GET",
-            "/api/collections/{collection}/entities",
             Entity,
+            "/api/collections/{collection}/entities",
             at={"collection": collection},
             query={"type": type, "limit": page},
         )
 
     def extract(self, collection: str, *, again: bool = False, keep: bool | None = None) -> Extraction:
         """Have documents read; `keep`: new ones, too, from now on. Unavailable if the server has no language model."""
-        asked = self._transport.ask(
+        return self._ask(
+            Extraction,
             "POST",
             "/api/collections/{collection}/extract",
             at={"collection": collection},
             body={"again": again, "keep": keep},
         )
-        return decode(Extraction, asked)
 
     def status(self, collection: str) -> Extraction:
         """How far a collection is."""
-        shown = self._transport.ask("GET", "/api/collections/{collection}/extraction", at={"collection": collection})
-        return decode(Extraction, shown)
+        return self._ask(Extraction, "GET", "/api/collections/{collection}/extraction", at={"collection": collection})
 
 
-class Streams:
+class Streams(Resource):
     """Streams by name."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def post(self, stream: str, messages: Sequence[Mapping[str, Any]]) -> PostedMessages:
         """Add messages in their order: `text`, and `message_id`, `author`, `at`. A request that is sent again adds nothing.
@@ -186,7 +179,8 @@ class Streams:
         One without a message_id gets one here. QueueFull while too many of the stream wait.
         """
         body = {"messages": [{"message_id": os.urandom(16).hex(), **message} for message in messages]}
-        posted = self._transport.ask(
+        return self._ask(
+            PostedMessages,
             "POST",
             "/api/streams/{stream}/messages",
             at={"stream": stream},
@@ -194,20 +188,19 @@ class Streams:
             content=content_of(json.dumps(body, default=str).encode()),
             again=True,
         )
-        return decode(PostedMessages, posted)
 
     def list(self, *, page: int = 100) -> Iterator[Stream]:
         """Streams by name."""
-        return self._transport.pages("GET", "/api/streams", Stream, query={"limit": page})
+        return self._transport.pages(Stream, "/api/streams", query={"limit": page})
 
     def show(self, stream: str) -> Stream:
         """One stream, and in `why` where its next batch is."""
-        return decode(Stream, self._transport.ask("GET", "/api/streams/{stream}", at={"stream": stream}))
+        return self._ask(Stream, "GET", "/api/streams/{stream}", at={"stream": stream})
 
     def messages(self, stream: str, *, page: int = 100) -> Iterator[StreamMessage]:
         """Its messages by number."""
         return self._transport.pages(
-            "GET", "/api/streams/{stream}/messages", StreamMessage, at={"stream": stream}, query={"limit": page}
+            StreamMessage, "/api/streams/{stream}/messages", at={"stream": stream}, query={"limit": page}
         )
 
     def delete(self, stream: str) -> None:
@@ -222,7 +215,7 @@ class Streams:
     def memos(self, stream: str | None = None, *, every: bool = False, page: int = 100) -> Iterator[Memo]:
         """Memos by number; `every`: also those that were merged or superseded."""
         wish = {"stream": stream, "every": every or None, "limit": page}
-        return self._transport.pages("GET", "/api/memos", Memo, query=wish)
+        return self._transport.pages(Memo, "/api/memos", query=wish)
 
     def search(
         self, question: str, *, stream: str | None = None, k: int = 10, every: bool = False
@@ -233,18 +226,16 @@ class Streams:
         return decode_list(Memo, found.get("items") if isinstance(found, Mapping) else None)
 
 
-class Inbox:
+class Inbox(Resource):
     """Sources by name, messages by number. What is sent to a webhook is signed, and needs no key."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def send(self, source: str, message: Mapping[str, Any], *, secret: str, message_id: str = "") -> Sent:
         """Send a message. Its number is `message_id`, else what it says itself; the same one again changes nothing."""
         if not message_id.isascii() or not message_id.isprintable():
             raise ValueError("message_id is sent as a header, which is ASCII: put such a number into the message.")
         body = json.dumps(message).encode()
-        sent = self._transport.ask(
+        return self._ask(
+            Sent,
             "POST",
             "/api/inbox/{source}",
             at={"source": source},
@@ -252,33 +243,29 @@ class Inbox:
             content=content_of(body),
             again=True,
         )
-        return decode(Sent, sent)
 
     def sources(self) -> builtins.list[Source]:
         """The sources of one's own tenant."""
-        return decode_list(Source, self._transport.ask("GET", "/api/sources"))
+        return self._ask_list(Source, "/api/sources")
 
     def messages(
         self, *, source: str | None = None, state: str | None = None, page: int = 100
     ) -> Iterator[InboxMessage]:
         """Messages, by number; states: waiting, taken, failed."""
         wish = {"source": source, "state": state, "limit": page}
-        return self._transport.pages("GET", "/api/messages", InboxMessage, query=wish)
+        return self._transport.pages(InboxMessage, "/api/messages", query=wish)
 
     def retry(self, id: int) -> InboxMessage:  # noqa: A002
         """Another chance for a failed message."""
-        return decode(InboxMessage, self._transport.ask("POST", "/api/messages/{message}/retry", at={"message": id}))
+        return self._ask(InboxMessage, "POST", "/api/messages/{message}/retry", at={"message": id})
 
 
-class Jobs:
+class Jobs(Resource):
     """Jobs by number."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def why(self, id: int) -> Why:  # noqa: A002
         """Why it is where it is: one sentence, and the evidence."""
-        return decode(Why, self._transport.ask("GET", "/api/jobs/{job}/why", at={"job": id}))
+        return self._ask(Why, "GET", "/api/jobs/{job}/why", at={"job": id})
 
     def list(
         self,
@@ -291,31 +278,29 @@ class Jobs:
     ) -> Iterator[Job]:
         """The live ones."""
         wish = {"state": state, "kind": kind, "queue": queue, "fairness_key": fairness_key, "limit": page}
-        return self._transport.pages("GET", "/api/jobs", Job, query=wish)
+        return self._transport.pages(Job, "/api/jobs", query=wish)
 
     def show(self, id: int) -> Job:  # noqa: A002
         """One, alive or from the history, with its attempts and why it is where it is."""
-        return decode(Job, self._transport.ask("GET", "/api/jobs/{job}", at={"job": id}))
+        return self._ask(Job, "GET", "/api/jobs/{job}", at={"job": id})
 
     def cancel(self, id: int, *, reason: str = "cancelled by hand") -> ChangedJobs:  # noqa: A002
         """Cancel it, and what it has spread; a running one stops with the next heartbeat of its worker."""
-        answer = self._transport.ask("POST", "/api/jobs/{job}/cancel", at={"job": id}, query={"reason": reason})
-        return decode(ChangedJobs, answer)
+        return self._ask(ChangedJobs, "POST", "/api/jobs/{job}/cancel", at={"job": id}, query={"reason": reason})
 
     def lanes(self) -> builtins.list[Lane]:
         """What is ready and waits, the oldest first."""
-        return decode_list(Lane, self._transport.ask("GET", "/api/lanes"))
+        return self._ask_list(Lane, "/api/lanes")
 
     def causes(self, *, most: int = 100) -> builtins.list[Cause]:
         """Why jobs have died, the most frequent first."""
-        return decode_list(Cause, self._transport.ask("GET", "/api/dead", query={"limit": most}))
+        return self._ask_list(Cause, "/api/dead", query={"limit": most})
 
     def dead(self, fingerprint: str, *, most: int = 100) -> builtins.list[DeadJob]:
         """The dead jobs of one cause."""
-        answer = self._transport.ask(
-            "GET", "/api/dead/{fingerprint}", at={"fingerprint": fingerprint}, query={"limit": most}
+        return self._ask_list(
+            DeadJob, "/api/dead/{fingerprint}", at={"fingerprint": fingerprint}, query={"limit": most}
         )
-        return decode_list(DeadJob, answer)
 
     def redrive(
         self,
@@ -327,50 +312,47 @@ class Jobs:
     ) -> Redriving:
         """Have a job give them another chance: one, then ten, then all, until the same failure returns. It does not wait."""
         wish = {"ids": [*ids], "fingerprint": fingerprint, "kind": kind, "force": force}
-        return decode(Redriving, self._transport.ask("POST", "/api/dead/redrive", body=wish))
+        return self._ask(Redriving, "POST", "/api/dead/redrive", body=wish)
 
     def discard(
         self, *, reason: str, fingerprint: str | None = None, kind: str | None = None, ids: Sequence[int] = ()
     ) -> ChangedJobs:
         """Give them up; the reason is kept."""
         wish = {"ids": [*ids], "fingerprint": fingerprint, "kind": kind, "reason": reason}
-        return decode(ChangedJobs, self._transport.ask("POST", "/api/dead/discard", body=wish))
+        return self._ask(ChangedJobs, "POST", "/api/dead/discard", body=wish)
 
     def pauses(self) -> builtins.list[Pause]:
         """What is held."""
-        return decode_list(Pause, self._transport.ask("GET", "/api/pauses"))
+        return self._ask_list(Pause, "/api/pauses")
 
     def pause(self, what: str, name: str, *, reason: str = "paused by hand") -> Pause:
         """Claim nothing of a queue, kind or fairness key until it is resumed."""
         wish = {"what": what, "name": name, "reason": reason}
-        return decode(Pause, self._transport.ask("POST", "/api/pauses", body=wish))
+        return self._ask(Pause, "POST", "/api/pauses", body=wish)
 
     def resume(self, what: str, name: str) -> None:
         """End a pause."""
         self._transport.ask("DELETE", "/api/pauses/{what}/{name}", at={"what": what, "name": name})
 
 
-class Fleet:
+class Fleet(Resource):
     """Workers, limits, schedules and findings. Operators only."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def workers(self, *, gone_within: int = 3600) -> builtins.list[Worker]:
         """Who works, and who left in so many seconds."""
-        return decode_list(Worker, self._transport.ask("GET", "/api/workers", query={"gone_within": gone_within}))
+        return self._ask_list(Worker, "/api/workers", query={"gone_within": gone_within})
 
     def limits(self) -> builtins.list[LimitState]:
         """The limits and their breakers."""
-        return decode_list(LimitState, self._transport.ask("GET", "/api/limits"))
+        return self._ask_list(LimitState, "/api/limits")
 
     def close_breaker(self, limit: str) -> LimitState:
         """Let calls through again without waiting for a probe."""
-        return decode(LimitState, self._transport.ask("POST", "/api/limits/{limit}/close", at={"limit": limit}))
+        return self._ask(LimitState, "POST", "/api/limits/{limit}/close", at={"limit": limit})
 
     def findings(self) -> builtins.list[Finding]:
         """The findings of `penstock doctor`, the most urgent first."""
-        return decode_list(Finding, self._transport.ask("GET", "/api/findings"))
+        return self._ask_list(Finding, "/api/findings")
 
     def acknowledge(self, finding: str, *, seconds: int = 86_400) -> builtins.list[Finding]:
         """Acknowledge the findings of a name: not a problem until they change, or until the time is over."""
@@ -381,31 +363,26 @@ class Fleet:
 
     def schedules(self) -> builtins.list[Schedule]:
         """What runs by which rule."""
-        return decode_list(Schedule, self._transport.ask("GET", "/api/schedules"))
+        return self._ask_list(Schedule, "/api/schedules")
 
     def run_schedule(self, name: str, *, fairness_key: str | None = None) -> Run:
         """Put one job of it in now."""
         at = {"schedule": name}
-        return decode(
-            Run,
-            self._transport.ask("POST", "/api/schedules/{schedule}/run", at=at, query={"fairness_key": fairness_key}),
-        )
+        return self._ask(Run, "POST", "/api/schedules/{schedule}/run", at=at, query={"fairness_key": fairness_key})
 
     def pause_schedule(self, name: str, *, fairness_key: str | None = None) -> Schedule:
         """Let it fire no more."""
         at = {"schedule": name}
-        answer = self._transport.ask(
-            "POST", "/api/schedules/{schedule}/pause", at=at, query={"fairness_key": fairness_key}
+        return self._ask(
+            Schedule, "POST", "/api/schedules/{schedule}/pause", at=at, query={"fairness_key": fairness_key}
         )
-        return decode(Schedule, answer)
 
     def resume_schedule(self, name: str, *, fairness_key: str | None = None) -> Schedule:
         """Go on with the next tick."""
         at = {"schedule": name}
-        answer = self._transport.ask(
-            "POST", "/api/schedules/{schedule}/resume", at=at, query={"fairness_key": fairness_key}
+        return self._ask(
+            Schedule, "POST", "/api/schedules/{schedule}/resume", at=at, query={"fairness_key": fairness_key}
         )
-        return decode(Schedule, answer)
 
     def remove_schedule(self, name: str, *, fairness_key: str | None = None) -> None:
         """Remove one that was added by a call or is retired."""
@@ -414,11 +391,8 @@ class Fleet:
         )
 
 
-class Keys:
+class Keys(Resource):
     """Keys by number."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def create(
         self,
@@ -435,12 +409,12 @@ class Keys:
             "collections": None if collections is None else [*collections],
             "expires_in": expires_in,
         }
-        return decode(Key, self._transport.ask("POST", "/api/keys", body=wish))
+        return self._ask(Key, "POST", "/api/keys", body=wish)
 
     def list(self, *, page: int = 100) -> Iterator[Key]:
         """All keys, without their secrets."""
-        return self._transport.pages("GET", "/api/keys", Key, query={"limit": page})
+        return self._transport.pages(Key, "/api/keys", query={"limit": page})
 
     def revoke(self, id: int) -> Key:  # noqa: A002
         """From now on it does not count."""
-        return decode(Key, self._transport.ask("DELETE", "/api/keys/{key}", at={"key": id}))
+        return self._ask(Key, "DELETE", "/api/keys/{key}", at={"key": id})

@@ -10,11 +10,11 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from penstock import __version__
 from penstock.client.errors import BadAnswer, ClientError, NotInstalled, Unreachable, read_problem
-from penstock.client.models import R, decode
+from penstock.client.models import R, decode, decode_list
 from penstock.client.transport import Address, Attempts, Patience, expand, query_of, sleep
 from penstock.client.upload_body import Content
 
@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 
 SAFE = frozenset({"GET", "HEAD", "DELETE"})
 IDLE = 2.0  # seconds: the server closes after 5, and a request must not meet that
+
+
+class RequestOptions(TypedDict, total=False):
+    """Options of `Transport.ask`."""
+
+    at: Mapping[str, object]
+    query: Mapping[str, object]
+    headers: Mapping[str, str]
+    body: object
+    content: Content
+    again: bool
+    timeout: float
 
 
 class Transport:
@@ -38,7 +50,7 @@ class Transport:
             http, self._http = self._http, None
             http.close()
 
-    # -- three ways to ask ------------------------------------------------------------------------------------------
+    # -- four ways to ask ------------------------------------------------------------------------------------------
 
     def ask(  # noqa: PLR0913  what a request consists of
         self,
@@ -94,9 +106,8 @@ class Transport:
 
     def pages(
         self,
-        method: str,
-        path: str,
         kind: type[R],
+        path: str,
         *,
         at: Mapping[str, object] | None = None,
         query: Mapping[str, object] | None = None,
@@ -104,7 +115,7 @@ class Transport:
         """All items of a list, page after page."""
         after: object = None
         while True:
-            page = self.ask(method, path, at=at, query={**(query or {}), "after": after})
+            page = self.ask("GET", path, at=at, query={**(query or {}), "after": after})
             if not isinstance(page, dict) or not isinstance(page.get("items"), list):
                 raise BadAnswer("The server's answer is no page of a list: is the address that of Penstock?")
             for item in page["items"]:
@@ -112,6 +123,17 @@ class Transport:
             if page.get("next") is None or page["next"] == after:
                 return
             after = page["next"]
+
+    def whole(self, path: str, at: Mapping[str, object]) -> bytes:
+        """The body of a GET, which may take as long as it goes on; all of it is asked for again when it breaks off."""
+        attempts = self.attempts("GET")
+        while True:
+            try:
+                with self.stream("GET", path, at=at, attempts=attempts) as response:
+                    return b"".join(list(self.pieces(response)))
+            except Unreachable as error:
+                pause = attempts.pause_after(error)
+            sleep(pause)
 
     # -- below them -------------------------------------------------------------------------------------------------
 
@@ -227,6 +249,19 @@ class Transport:
         return Unreachable(
             f"{self.address.url} cannot be reached, or its answer broke off ({reason}). Is Penstock running there?"
         )
+
+
+class Resource:
+    """A part of the API."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def _ask(self, kind: type[R], method: str, path: str, **request: Unpack[RequestOptions]) -> R:
+        return decode(kind, self._transport.ask(method, path, **request))
+
+    def _ask_list(self, kind: type[R], path: str, **request: Unpack[RequestOptions]) -> list[R]:
+        return decode_list(kind, self._transport.ask("GET", path, **request))
 
 
 def import_library() -> None:

@@ -215,7 +215,7 @@ async def list_dead_versions(session: Session, *, after: int = 0, most: int = VE
 
 async def clear_old_versions(database: Database, clear: Clear, *, most: int = VERSIONS) -> int:
     """Remove pages and index rows of dead versions; how many versions."""
-    dead = await database.pool.repeat(partial(list_dead_versions, most=most))
+    dead = await database.pool.repeat(list_dead_versions, most=most)
     for version in dead:
         await _clear_version(database, clear, version)
     return len(dead)
@@ -244,7 +244,7 @@ async def compact_tallies(database: Database, *, batch: int = GARBAGE_BATCH) -> 
 
 async def sweep_answers(database: Database, *, batch: int = GARBAGE_BATCH) -> int:
     """Forget the answers to idempotent requests that are a day old."""
-    return await database.pool.repeat(partial(sweep_keys, batch=batch))
+    return await database.pool.repeat(sweep_keys, batch=batch)
 
 
 async def collect_blobs(database: Database, store: BlobStore, grace: timedelta) -> int:

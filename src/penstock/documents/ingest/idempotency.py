@@ -62,21 +62,19 @@ class Claim:
         while True:
             await asyncio.sleep(RENEW_EVERY)
             try:
-                await database.pool.repeat(lambda session: sql.renew_key.run(session, **self._key))
+                await database.pool.repeat(sql.renew_key.run, **self._key)
             except (DatabaseTrouble, DatabaseUnreachable) as error:
                 log.warning("an idempotency key was not renewed", error=str(error))
 
     async def free(self, database: Database) -> None:
-        await database.pool.repeat(lambda session: sql.free_key.run(session, **self._key))
+        await database.pool.repeat(sql.free_key.run, **self._key)
 
 
 @asynccontextmanager
 async def claim_key(database: Database, *, tenant: str, route: str, key: str) -> AsyncIterator[Claim]:
-    """Hold the key while the block lasts; it is freed again unless the block has settled it."""
+    """Hold the key while the block lasts; it is freed again unless the block has recorded its answer."""
     claim = Claim(tenant, route, _check_key(key))
-    row = await database.pool.repeat(
-        lambda session: sql.claim_key.first(session, **claim._key, dead_after=DEAD_AFTER, kept=KEPT)
-    )
+    row = await database.pool.repeat(sql.claim_key.first, **claim._key, dead_after=DEAD_AFTER, kept=KEPT)
     if row is None or (row["status"] is None and row["holder"] != claim.holder):
         raise _in_flight(key)
     if row["status"] is not None:

@@ -20,7 +20,6 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import asyncpg
@@ -133,10 +132,9 @@ class Intake:
     async def _check(self, upload: Upload, tenant: str, *, taken_is_fine: bool = False) -> CheckedUpload:
         """Refuse what can be refused before the first byte."""
         checked = check_upload(upload, tenant, 0, served=True)
-        look = partial(
+        row = await self.app.database.pool.repeat(
             sql.look_before.first, tenant=tenant, collection=checked.collection, name=checked.name, kind=KIND
         )
-        row = await self.app.database.pool.repeat(look)
         if row is None:
             raise no_such_collection(checked.collection, "Create it first with `penstock collections create`.")
         if row["existing"] is not None and not upload.replace and not taken_is_fine:
@@ -174,11 +172,9 @@ class Intake:
 
     async def let_go(self, stored: StoredBlob, kept: str) -> None:
         """Remove bytes that were there already; if the older ones were lost or cut, these take their place."""
-        if await self.store.size(kept) != stored.size:
-            adopt = partial(sql.adopt.value, lost=kept, key=stored.key)
-            if await self.app.database.pool.repeat(adopt) is not None:
-                return
-        await self.store.remove(stored.key)
+        adopt = await self.store.size(kept) != stored.size
+        if not adopt or await self.app.database.pool.repeat(sql.adopt.value, lost=kept, key=stored.key) is None:
+            await self.store.remove(stored.key)
 
     async def _commit(self, checked: CheckedUpload, stored: StoredBlob, claim: Claim | None) -> IntakeResult:
         """The transaction, repeated after a concurrent change of the document."""
@@ -193,15 +189,18 @@ class Intake:
                 if done is None or not await self.is_there(done.accepted):
                     raise
             except asyncpg.DiskFullError as error:
-                raise StorageFull("There is no room left in the database: free some disk space.") from error
+                raise StorageFull("The disk of the database is full: free some space.") from error
             except (ConcurrentChange, asyncpg.DeadlockDetectedError):
                 continue
             return done
 
     async def is_there(self, accepted: Accepted) -> bool:
         """After a COMMIT without an answer: whether it was done."""
-        look = partial(sql.was_accepted.value, document=accepted.id, number=accepted.version, job=accepted.job)
-        return bool(await self.app.database.pool.repeat(look))
+        return bool(
+            await self.app.database.pool.repeat(
+                sql.was_accepted.value, document=accepted.id, number=accepted.version, job=accepted.job
+            )
+        )
 
     async def write(self, tx: Session, checked: CheckedUpload, stored: StoredBlob) -> IntakeResult:
         """All of it, in the caller's transaction. Raises ConcurrentChange: begin a new transaction then."""
@@ -209,7 +208,7 @@ class Intake:
             tx, tenant=checked.tenant, collection=checked.collection_id, name=checked.name
         )
         if seen is None:
-            raise NotFound(f"The collection {checked.collection} was deleted meanwhile.")
+            raise NotFound(f"Collection {checked.collection} was deleted meanwhile.")
         if seen["id"] is None:
             return await self._insert(tx, checked, stored, checked.number or seen["new_document"], seen["new_version"])
         equal = seen["digest"] == stored.digest
@@ -278,7 +277,7 @@ class Intake:
             again = await redrive_failed(tx, self.app, existing["id"])
             if again is None:
                 raise ConcurrentChange
-            job, status, message = again, "queued", f"{message}, and is tried again"
+            job, status, message = again, "queued", f"{message}, and is retried"
         if json.loads(existing["metadata"]) != json.loads(checked.metadata):
             message += "; its metadata stay as they were"
         accepted = Accepted(

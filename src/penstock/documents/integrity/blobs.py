@@ -7,13 +7,12 @@ because its row is given up before its file goes. Files without a row belong to 
 import asyncio
 import shlex
 from collections.abc import Sequence
-from functools import partial
 
 from asyncpg import Record
 
 from penstock.blobs import BlobStore
 from penstock.database import Database, statements
-from penstock.documents.integrity.finding import Cursor, IntegrityFinding, Repair
+from penstock.documents.integrity.finding import Cursor, IntegrityFinding, Repair, cut_page
 from penstock.errors import NotFound
 
 sql = statements(__file__)
@@ -33,12 +32,11 @@ class BlobCheck:
         self._store = store
 
     async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
-        rows = await self._database.pool.repeat(partial(sql.page, after=after[0] if after else 0, most=PAGE))
-        subjects = [row["id"] for row in rows]
-        return subjects, [subjects[-1]] if len(subjects) == PAGE else None
+        rows = await self._database.pool.repeat(sql.page, after=after[0] if after else 0, most=PAGE)
+        return cut_page(rows, PAGE)
 
     async def find(self, subjects: Sequence[int]) -> list[IntegrityFinding]:
-        rows = await self._database.pool.repeat(partial(sql.kept, blobs=list(subjects)))
+        rows = await self._database.pool.repeat(sql.kept, blobs=list(subjects))
         turn = asyncio.Semaphore(AT_ONCE)
 
         async def ask(row: Record) -> str:
@@ -53,7 +51,7 @@ class BlobCheck:
         wrong = {blob: task.result() for blob, task in asked.items() if task.result()}
         if not wrong:
             return []
-        users = await self._database.pool.repeat(partial(sql.users, blobs=list(wrong), most=USERS))
+        users = await self._database.pool.repeat(sql.users, blobs=list(wrong), most=USERS)
         return [_tell(row, wrong[row["blob_id"]]) for row in users]
 
     async def _ask(self, key: str, size: int) -> str:

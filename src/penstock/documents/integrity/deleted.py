@@ -1,4 +1,4 @@
-"""Nothing of a deletion is forgotten: deleted documents, what was inside of them, and versions that search will not see again.
+"""Deletions are complete: deleted documents, their members, and versions that search will not see again.
 
 A deleted document is queued for removal, or has a receipt; the repair of one that has neither queues it. One that waits for
 hours although it is due is reported: the job that removes has died, or cannot reach the blob store. A process that dies
@@ -7,13 +7,12 @@ so that its rows and bytes are cleared.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from asyncpg import Record
 
 from penstock.database import Database, statements
 from penstock.documents.deletion.delete import delete_page
-from penstock.documents.integrity.finding import Cursor, IntegrityFinding, Repair
+from penstock.documents.integrity.finding import Cursor, IntegrityFinding, Repair, cut_page
 
 sql = statements(__file__)
 
@@ -21,9 +20,9 @@ PAGE = 500
 MEMBERS = 1000  # of one page of parents
 LATE_HOURS = 2
 SAYS = {
-    "lost": "is deleted, and neither waits for its removal nor has a receipt",
-    "late": "is deleted, and should have been removed {hours} hours ago",
-    "unverified": "was removed more than {hours} hours ago, and nobody could verify it",
+    "lost": "is deleted, but neither waits for its removal nor has a receipt",
+    "late": "is deleted, but its removal is {hours} hours late",
+    "unverified": "was removed more than {hours} hours ago, but the removal could not be verified",
 }
 
 
@@ -37,12 +36,12 @@ class DeletedCheck:
 
     async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
         at, document = after or ("-infinity", 0)
-        rows = await self._database.pool.repeat(partial(sql.deleted_page, at=at, document=document, most=PAGE))
+        rows = await self._database.pool.repeat(sql.deleted_page, at=at, document=document, most=PAGE)
         last = [rows[-1]["at"], rows[-1]["id"]] if len(rows) == PAGE else None
         return [row["id"] for row in rows], last
 
     async def find(self, subjects: Sequence[int]) -> list[IntegrityFinding]:
-        rows = await self._database.pool.repeat(partial(sql.deleted_found, documents=list(subjects), hours=LATE_HOURS))
+        rows = await self._database.pool.repeat(sql.deleted_found, documents=list(subjects), hours=LATE_HOURS)
         return [_tell(row) for row in rows]
 
     async def repair(self, found: IntegrityFinding) -> Repair | None:
@@ -54,7 +53,7 @@ class DeletedCheck:
 def _tell(row: Record) -> IntegrityFinding:
     said = SAYS[row["wrong"]].format(hours=LATE_HOURS)
     sentence = f"Document {row['id']} ({row['name']}) {said}."
-    return IntegrityFinding(row["id"], sentence, "penstock schedule run tidy-documents", row["id"], row["tenant"])
+    return IntegrityFinding(row["id"], sentence, "penstock schedules run tidy-documents", row["id"], row["tenant"])
 
 
 class OrphanCheck:
@@ -66,16 +65,15 @@ class OrphanCheck:
         self._database = database
 
     async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
-        rows = await self._database.pool.repeat(partial(sql.orphans_page, after=after[0] if after else 0, most=PAGE))
-        subjects = [row["parent_id"] for row in rows]
-        return subjects, [subjects[-1]] if len(subjects) == PAGE else None
+        rows = await self._database.pool.repeat(sql.orphans_page, after=after[0] if after else 0, most=PAGE)
+        return cut_page(rows, PAGE, subject="parent_id")
 
     async def find(self, subjects: Sequence[int]) -> list[IntegrityFinding]:
-        rows = await self._database.pool.repeat(partial(sql.orphans_found, parents=list(subjects), most=MEMBERS))
+        rows = await self._database.pool.repeat(sql.orphans_found, parents=list(subjects), most=MEMBERS)
         return [
             IntegrityFinding(
                 row["parent_id"],
-                f"Document {row['id']} ({row['name']}) is there, and document {row['parent_id']}, in which it was, is deleted.",
+                f"Document {row['id']} ({row['name']}) still exists, but its parent, document {row['parent_id']}, is deleted.",
                 f"penstock delete {row['id']}",
                 row["id"],
                 row["tenant"],
@@ -99,12 +97,11 @@ class VersionCheck:
         self._database = database
 
     async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
-        rows = await self._database.pool.repeat(partial(sql.versions_page, after=after[0] if after else 0, most=PAGE))
-        subjects = [row["id"] for row in rows]
-        return subjects, [subjects[-1]] if len(subjects) == PAGE else None
+        rows = await self._database.pool.repeat(sql.versions_page, after=after[0] if after else 0, most=PAGE)
+        return cut_page(rows, PAGE)
 
     async def find(self, subjects: Sequence[int]) -> list[IntegrityFinding]:
-        rows = await self._database.pool.repeat(partial(sql.versions_found, versions=list(subjects)))
+        rows = await self._database.pool.repeat(sql.versions_found, versions=list(subjects))
         return [
             IntegrityFinding(
                 row["id"],

@@ -7,8 +7,9 @@ find it any more.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
+
+from asyncpg import Record
 
 from penstock.database import Database, Session, statements
 
@@ -43,30 +44,43 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """The row of a finding."""
-
     id: int
     found: IntegrityFinding
     tried: bool  # it was repaired before
 
 
+def cut_page(
+    rows: Sequence[Record], page: int, *, subject: str = "id", weight: str = "", most: int = 0
+) -> tuple[list[int], Cursor | None]:
+    """The subjects of a page, and where the next one begins; with a `weight`, as many as weigh `most`, and at least one."""
+    subjects: list[int] = []
+    total = 0
+    for row in rows:
+        total += (row[weight] or 0) if weight else 0
+        if subjects and total > most:
+            break
+        subjects.append(row[subject])
+    whole = len(subjects) == len(rows) < page
+    return subjects, None if whole else [subjects[-1]]
+
+
 async def begin_check(database: Database, name: str) -> Cursor | None:
     """Where a check goes on; None at the beginning of a round."""
-    found: str | None = await database.pool.repeat(partial(sql.begin_check.value, name=name))
+    found: str | None = await database.pool.repeat(sql.begin_check.value, name=name)
     return None if found is None else list(json.loads(found))
 
 
 async def end_page(database: Database, name: str, *, seen: Cursor | None, last: Cursor | None, subjects: int) -> bool:
     """The next page begins after `last`; without one, the round is over. False if another run has moved on meanwhile."""
     moved = await database.pool.repeat(
-        partial(sql.end_page.value, name=name, seen=_encode(seen), last=_encode(last), subjects=subjects)
+        sql.end_page.value, name=name, seen=_encode(seen), last=_encode(last), subjects=subjects
     )
     return moved is not None
 
 
 async def list_open(database: Database, name: str) -> list[int]:
     """The subjects of open findings, those that were not seen for longest first."""
-    rows = await database.pool.repeat(partial(sql.list_open, name=name, most=AGAIN))
+    rows = await database.pool.repeat(sql.list_open, name=name, most=AGAIN)
     return [row["subject"] for row in rows]
 
 
@@ -74,7 +88,7 @@ async def note_found(database: Database, name: str, found: Sequence[IntegrityFin
     """Make rows of them, or count once more those that are open."""
     if not found:
         return []
-    rows = await database.pool.repeat(partial(_note, name=name, found=found))
+    rows = await database.pool.repeat(_note, name=name, found=found)
     by_key = {(each.subject, each.document): each for each in found}
     return [FindingRow(row["id"], by_key[row["subject"], row["document_id"]], row["tried"]) for row in rows]
 
@@ -95,19 +109,18 @@ async def note_repaired(tx: Session, name: str, found: Sequence[IntegrityFinding
 async def end_gone(database: Database, name: str, subjects: Sequence[int], still: Sequence[IntegrityFinding]) -> None:
     """Of these subjects, only this is still found."""
     if subjects:
-        end = partial(
+        await database.pool.repeat(
             sql.end_gone.run,
             name=name,
             subjects=list(subjects),
             still=[each.subject for each in still],
             documents=[each.document for each in still],
         )
-        await database.pool.repeat(end)
 
 
 async def sweep_findings(database: Database) -> int:
     """Forget those that ended a month ago; how many."""
-    swept: int = await database.pool.repeat(partial(sql.sweep_findings.value, days=KEPT_DAYS, batch=BATCH))
+    swept: int = await database.pool.repeat(sql.sweep_findings.value, days=KEPT_DAYS, batch=BATCH)
     return swept
 
 

@@ -8,10 +8,9 @@ has. The repair removes the version from all tables, in batches.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import partial
 
 from penstock.database import Database, Session, Statement, statements
-from penstock.documents.integrity.finding import Cursor, IntegrityFinding, Repair
+from penstock.documents.integrity.finding import Cursor, IntegrityFinding, Repair, cut_page
 from penstock.search.bm25 import BUCKETS, remove_postings, take_turn
 
 sql = statements(__file__)
@@ -35,7 +34,7 @@ class _Gone(ABC):
         self._database = database
 
     async def find(self, subjects: Sequence[int]) -> list[IntegrityFinding]:
-        rows = await self._database.pool.repeat(partial(sql.gone_versions, versions=sorted(set(subjects))))
+        rows = await self._database.pool.repeat(sql.gone_versions, versions=sorted(set(subjects)))
         gone = {row["version_id"]: row for row in rows}
         if not gone:
             return []
@@ -44,7 +43,7 @@ class _Gone(ABC):
             IntegrityFinding(
                 version,
                 f"Version {version} is gone, and has {self._what} left.",
-                "penstock schedule run check-documents",
+                "penstock schedules run check-documents",
                 gone[version]["document_id"],
                 gone[version]["tenant"],
             )
@@ -71,12 +70,11 @@ class LeftoverRows(_Gone):
 
     async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
         step = about("next_versions", self._table)
-        rows = await self._database.pool.repeat(partial(step, after=after[0] if after else 0, most=PAGE))
-        subjects = [row["version_id"] for row in rows]
-        return subjects, [subjects[-1]] if len(subjects) == PAGE else None
+        rows = await self._database.pool.repeat(step, after=after[0] if after else 0, most=PAGE)
+        return cut_page(rows, PAGE, subject="version_id")
 
     async def _with_rows(self, versions: list[int]) -> set[int]:
-        rows = await self._database.pool.repeat(partial(about("with_rows", self._table), versions=versions))
+        rows = await self._database.pool.repeat(about("with_rows", self._table), versions=versions)
         return {row["version_id"] for row in rows}
 
 
@@ -88,13 +86,14 @@ class LeftoverPostings(_Gone):
 
     async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
         collection, bucket, version, first = after or (0, 0, 0, 0)
-        step = partial(sql.next_postings, collection=collection, bucket=bucket, version=version, first=first, most=ROWS)
-        rows = await self._database.pool.repeat(step)
+        rows = await self._database.pool.repeat(
+            sql.next_postings, collection=collection, bucket=bucket, version=version, first=first, most=ROWS
+        )
         subjects = sorted({row["version_id"] for row in rows})
         return subjects, list(rows[-1].values()) if len(rows) == ROWS else None
 
     async def _with_rows(self, versions: list[int]) -> set[int]:
-        rows = await self._database.pool.repeat(partial(sql.with_postings, versions=versions, buckets=BUCKETS))
+        rows = await self._database.pool.repeat(sql.with_postings, versions=versions, buckets=BUCKETS)
         return {row["version_id"] for row in rows}
 
 
@@ -112,8 +111,9 @@ class LeftoverVectors(_Gone):
                 continue
             if name > table:
                 collection = version = 0
-            step = partial(about("next_pairs", name), collection=collection, version=version, most=PAGE)
-            rows = await self._database.pool.repeat(step)
+            rows = await self._database.pool.repeat(
+                about("next_pairs", name), collection=collection, version=version, most=PAGE
+            )
             subjects = [row["version_id"] for row in rows]
             if len(rows) == PAGE:
                 return subjects, [name, rows[-1]["collection_id"], rows[-1]["version_id"]]
@@ -125,7 +125,7 @@ class LeftoverVectors(_Gone):
     async def _with_rows(self, versions: list[int]) -> set[int]:
         found: set[int] = set()
         for table in await self._database.pool.repeat(vector_tables):
-            rows = await self._database.pool.repeat(partial(about("with_vectors", table), versions=versions))
+            rows = await self._database.pool.repeat(about("with_vectors", table), versions=versions)
             found |= {row["version_id"] for row in rows}
         return found
 
@@ -146,17 +146,15 @@ def about(name: str, table: str) -> Statement:
 async def remove_version(database: Database, version: int) -> int:
     """Remove all that is left of a version that is gone, in batches; how many rows. Hidden first, shown never."""
     tables = await database.pool.repeat(vector_tables)
-    collections = {
-        row["collection_id"] for row in await database.pool.repeat(partial(sql.collections_of, version=version))
-    }
+    collections = {row["collection_id"] for row in await database.pool.repeat(sql.collections_of, version=version)}
     for table in tables:
-        rows = await database.pool.repeat(partial(about("collections_with", table), version=version))
+        rows = await database.pool.repeat(about("collections_with", table), version=version)
         collections |= {row["collection_id"] for row in rows}
-    rows = await database.pool.repeat(partial(sql.collections_with_postings, version=version, buckets=BUCKETS))
+    rows = await database.pool.repeat(sql.collections_with_postings, version=version, buckets=BUCKETS)
     collections |= {row["collection_id"] for row in rows}
     total = 0
     for collection in sorted(collections):
-        await database.pool.repeat(partial(sql.hide.run, version=version, collection=collection))
+        await database.pool.repeat(sql.hide.run, version=version, collection=collection)
         while batch := await _remove_batch(database, version, collection, tables):
             total += batch
     while True:

@@ -6,12 +6,11 @@ then. That is done once for a document, and for few documents in a run; the rest
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from asyncpg import Record
 
 from penstock.database import statements
-from penstock.documents.integrity.finding import Cursor, IntegrityFinding, Repair
+from penstock.documents.integrity.finding import Cursor, IntegrityFinding, Repair, cut_page
 from penstock.documents.lifecycle import KIND, replace_in
 from penstock.documents.names import fairness_key_of
 from penstock.engine import Penstock
@@ -39,20 +38,12 @@ class LiveCheck:
         self._left = RENEWED
 
     async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
-        rows = await self._database.pool.repeat(partial(sql.page, after=after[0] if after else 0, most=PAGE))
-        subjects: list[int] = []
-        chunks = 0
-        for row in rows:
-            chunks += row["chunks"] or 0
-            if subjects and chunks > CHUNKS:
-                break
-            subjects.append(row["id"])
-        whole = len(subjects) == len(rows) < PAGE
-        return subjects, None if whole else [subjects[-1]]
+        rows = await self._database.pool.repeat(sql.page, after=after[0] if after else 0, most=PAGE)
+        return cut_page(rows, PAGE, weight="chunks", most=CHUNKS)
 
     async def find(self, subjects: Sequence[int]) -> list[IntegrityFinding]:
         versions = list(subjects)
-        rows = await self._database.pool.repeat(partial(sql.count_rows, versions=versions, buckets=BUCKETS))
+        rows = await self._database.pool.repeat(sql.count_rows, versions=versions, buckets=BUCKETS)
         wrong = {row["id"]: (row, list(_compare(row))) for row in rows}
         for model in {row["model"] for row in rows}:
             for row in await self._count_vectors(model, versions):
@@ -64,9 +55,9 @@ class LiveCheck:
     async def _count_vectors(self, model: str, versions: list[int]) -> list[Record]:
         table = VectorTable(model)
         if not await self._database.pool.repeat(table.exists):
-            return await self._database.pool.repeat(partial(sql.without_vectors, versions=versions, model=model))
+            return await self._database.pool.repeat(sql.without_vectors, versions=versions, model=model)
         count_vectors = table.named(sql.count_vectors)
-        return await self._database.pool.repeat(partial(count_vectors, versions=versions, model=model))
+        return await self._database.pool.repeat(count_vectors, versions=versions, model=model)
 
     async def repair(self, found: IntegrityFinding) -> Repair | None:
         if found.repair == SHOW:
@@ -100,7 +91,7 @@ class LiveCheck:
             return None  # the next run tries again
         if replaced is None:
             return None
-        return Repair(f"It is prepared anew, as version {replaced.number}, by job {replaced.job}.", complete=False)
+        return Repair(f"It is prepared again, as version {replaced.number}, by job {replaced.job}.", complete=False)
 
 
 def _compare(row: Record) -> Iterator[str]:

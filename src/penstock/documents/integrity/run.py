@@ -9,28 +9,14 @@ no document waits for a job that is over, and no deletion stays half done.
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Protocol
 
 from penstock.blobs import BlobStore
 from penstock.database import Database, statements
 from penstock.documents.deletion.delete import delete_page
+from penstock.documents.integrity import finding
 from penstock.documents.integrity.blobs import BlobCheck
 from penstock.documents.integrity.deleted import DeletedCheck, OrphanCheck, VersionCheck
-from penstock.documents.integrity.finding import (
-    Cursor,
-    FindingRow,
-    IntegrityFinding,
-    Repair,
-    begin_check,
-    end_gone,
-    end_page,
-    list_open,
-    note_found,
-    note_repair,
-    note_repaired,
-    sweep_findings,
-)
 from penstock.documents.integrity.leftovers import LeftoverPostings, LeftoverRows, LeftoverVectors
 from penstock.documents.integrity.live import LiveCheck
 from penstock.documents.integrity.tallies import TallyCheck
@@ -50,20 +36,18 @@ class Check(Protocol):
 
     name: str
 
-    async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
+    async def page(self, after: finding.Cursor | None) -> tuple[list[int], finding.Cursor | None]:
         """The next subjects, and the cursor after them; none when the round is over."""
 
-    async def find(self, subjects: Sequence[int]) -> list[IntegrityFinding]:
+    async def find(self, subjects: Sequence[int]) -> list[finding.IntegrityFinding]:
         """The findings about these subjects, as of now."""
 
-    async def repair(self, found: IntegrityFinding) -> Repair | None:
+    async def repair(self, found: finding.IntegrityFinding) -> finding.Repair | None:
         """Repair it, if that can be done automatically, in a transaction that checks again."""
 
 
 @dataclass(slots=True)
 class CheckedPages:
-    """The counts of one check in a run."""
-
     subjects: int = 0
     found: int = 0
     repaired: int = 0
@@ -91,28 +75,27 @@ async def check_documents(
         try:
             looked = await run_check(database, check, pages=pages, seconds=seconds)
         except PenstockError as error:
-            log.warning("a check could not look", check=check.name, error=str(error))
+            log.warning("a check could not run", check=check.name, error=str(error))
             trouble = trouble or error
             continue
         done[check.name] = asdict(looked)
-    await sweep_findings(database)
+    await finding.sweep_findings(database)
     if trouble is not None:
         raise trouble
     return done
 
 
 async def run_check(database: Database, check: Check, *, pages: int = PAGES, seconds: float = SECONDS) -> CheckedPages:
-    """Run some pages of one check."""
     until = time.monotonic() + seconds
     looked = CheckedPages()
-    cursor = await begin_check(database, check.name)
-    again = set(await list_open(database, check.name))
+    cursor = await finding.begin_check(database, check.name)
+    again = set(await finding.list_open(database, check.name))
     await _check(database, check, sorted(again), looked)
     for _ in range(pages):
         subjects, last = await check.page(cursor)
         await _check(database, check, [subject for subject in subjects if subject not in again], looked)
         looked.subjects += len(subjects)
-        if not await end_page(database, check.name, seen=cursor, last=last, subjects=len(subjects)):
+        if not await finding.end_page(database, check.name, seen=cursor, last=last, subjects=len(subjects)):
             break
         if last is None or time.monotonic() > until:
             break
@@ -122,14 +105,14 @@ async def run_check(database: Database, check: Check, *, pages: int = PAGES, sec
 
 async def _check(database: Database, check: Check, subjects: Sequence[int], looked: CheckedPages) -> None:
     found = await check.find(subjects) if subjects else []
-    await end_gone(database, check.name, subjects, found)
-    noted = await note_found(database, check.name, found)
+    await finding.end_gone(database, check.name, subjects, found)
+    noted = await finding.note_found(database, check.name, found)
     looked.found += len(noted)
     for each in noted:
         looked.repaired += await _repair(database, check, each)
 
 
-async def _repair(database: Database, check: Check, noted: FindingRow) -> bool:
+async def _repair(database: Database, check: Check, noted: finding.FindingRow) -> bool:
     """Once for each finding: what is still found after that is reported only."""
     if noted.tried:
         return False
@@ -138,7 +121,7 @@ async def _repair(database: Database, check: Check, noted: FindingRow) -> bool:
         return False
     log.warning("a finding was repaired", check=check.name, found=noted.found.sentence, repair=repair.said)
     async with database.pool.transaction() as tx:
-        await note_repair(tx, check.name, noted.id, repair)
+        await finding.note_repair(tx, check.name, noted.id, repair)
     return True
 
 
@@ -162,7 +145,7 @@ async def reconcile(database: Database, *, batch: int = 1000) -> ReconcileCounts
 async def _fail_abandoned(database: Database, batch: int) -> int:
     failed, after = 0, 0
     for _ in range(RECONCILE_PAGES):
-        page = await database.pool.repeat(partial(sql.waiting.first, after=after, batch=batch))
+        page = await database.pool.repeat(sql.waiting.first, after=after, batch=batch)
         if page is None or page["last"] is None:
             break
         after = page["last"]
@@ -176,28 +159,28 @@ async def _fail(database: Database, documents: list[int]) -> int:
         locked = [row["id"] for row in await sql.lock_waiting(tx, ids=documents)]
         rows = await sql.fail_abandoned(tx, ids=locked)
         found = [
-            IntegrityFinding(
+            finding.IntegrityFinding(
                 row["id"],
-                f"Document {row['id']} ({row['name']}) waited, and its job was over.",
+                f"Document {row['id']} ({row['name']}) was waiting although its job was over.",
                 f"penstock why {row['id']}",
                 row["id"],
                 row["tenant"],
             )
             for row in rows
         ]
-        await note_repaired(tx, "jobs", found, "It has failed, and can be retried.")
+        await finding.note_repaired(tx, "jobs", found, "It is marked as failed, and can be retried.")
     return len(rows)
 
 
 async def _delete_orphans(database: Database, batch: int) -> int:
-    orphans = await database.pool.repeat(partial(sql.orphans, batch=batch))
+    orphans = await database.pool.repeat(sql.orphans, batch=batch)
     if not orphans:
         return 0
     deleted = await delete_page(database, [row["id"] for row in orphans], "what it belonged to was deleted")
     found = [
-        IntegrityFinding(
+        finding.IntegrityFinding(
             row["id"],
-            f"Document {row['id']} ({row['name']}) was there, and what it belonged to was deleted.",
+            f"Document {row['id']} ({row['name']}) still existed although its parent or collection was deleted.",
             f"penstock why {row['id']}",
             row["id"],
             row["tenant"],
@@ -206,5 +189,5 @@ async def _delete_orphans(database: Database, batch: int) -> int:
         if row["late"]
     ]
     async with database.pool.transaction() as tx:
-        await note_repaired(tx, "orphans", found, "It was deleted.")
+        await finding.note_repaired(tx, "orphans", found, "It was deleted.")
     return deleted

@@ -6,13 +6,12 @@ only if nothing has changed meanwhile, since every change leaves a row.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from asyncpg import Record
 
 from penstock.database import Database, statements
-from penstock.documents.integrity.finding import Cursor, IntegrityFinding, Repair
+from penstock.documents.integrity.finding import Cursor, IntegrityFinding, Repair, cut_page
 
 sql = statements(__file__)
 
@@ -32,22 +31,14 @@ class TallyCheck:
         self._walked: dict[int, Record] = {}  # of large collections: what they lack, and when that was so
 
     async def page(self, after: Cursor | None) -> tuple[list[int], Cursor | None]:
-        rows = await self._database.pool.repeat(partial(sql.page, after=after[0] if after else 0, most=PAGE))
-        subjects: list[int] = []
-        documents = 0
-        for row in rows:
-            documents += row["documents"]
-            if subjects and documents > DOCUMENTS:
-                break
-            subjects.append(row["id"])
-        whole = len(subjects) == len(rows) < PAGE
-        return subjects, None if whole else [subjects[-1]]
+        rows = await self._database.pool.repeat(sql.page, after=after[0] if after else 0, most=PAGE)
+        return cut_page(rows, PAGE, weight="documents", most=DOCUMENTS)
 
     async def find(self, subjects: Sequence[int]) -> list[IntegrityFinding]:
-        sizes = await self._database.pool.repeat(partial(sql.sizes, collections=list(subjects)))
+        sizes = await self._database.pool.repeat(sql.sizes, collections=list(subjects))
         large = [row["id"] for row in sizes if row["documents"] > LARGE]
         small = [subject for subject in subjects if subject not in large]
-        rows = await self._database.pool.repeat(partial(sql.compare, collections=small)) if small else []
+        rows = await self._database.pool.repeat(sql.compare, collections=small) if small else []
         for collection in large:
             if (row := await self._walk(collection)) is not None:
                 self._walked[collection] = row
@@ -55,20 +46,19 @@ class TallyCheck:
         return [_tell(row) for row in rows]
 
     async def _walk(self, collection: int) -> Record | None:
-        """What the counts of a large collection lack; None also when somebody has changed it meanwhile."""
-        mark: str = await self._database.pool.repeat(partial(sql.mark.value, collection=collection))
+        """What the counts of a large collection lack; None also when it was changed meanwhile."""
+        mark: str = await self._database.pool.repeat(sql.mark.value, collection=collection)
         after = 0
         sums: dict[str, Any] = dict.fromkeys(WHAT, 0)
         while True:
-            count = partial(sql.count_batch.first, collection=collection, after=after, most=DOCUMENTS)
-            row = await self._database.pool.repeat(count)
+            row = await self._database.pool.repeat(
+                sql.count_batch.first, collection=collection, after=after, most=DOCUMENTS
+            )
             if row is None or row["last"] is None:
                 break
             after = row["last"]
             sums = {what: sums[what] + row[what] for what in WHAT}
-        return await self._database.pool.repeat(
-            partial(sql.compare_walked.first, collection=collection, mark=mark, **sums)
-        )
+        return await self._database.pool.repeat(sql.compare_walked.first, collection=collection, mark=mark, **sums)
 
     async def repair(self, found: IntegrityFinding) -> Repair | None:
         walked = self._walked.get(found.subject)
@@ -91,7 +81,7 @@ def _tell(row: Record) -> IntegrityFinding:
     return IntegrityFinding(
         row["id"],
         f"The counts of the collection {row['name']} are off: to be right they need {off}.",
-        "penstock schedule run check-documents",
+        "penstock schedules run check-documents",
         None,
         row["tenant"],
     )

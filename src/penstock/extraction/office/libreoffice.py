@@ -61,7 +61,6 @@ def find_library() -> Path | None:
 
 
 def convert(library: Path, file: BinaryIO, name: str) -> bytes:
-    """The file as PDF."""
     with tempfile.TemporaryDirectory(prefix="office-") as folder, _home() as home:
         source, result = Path(folder, "source" + Path(name).suffix[:10].lower()), Path(folder, "result.pdf")
         file.seek(0)

@@ -38,7 +38,6 @@ class XmlNode:
         return next((node for node in self.walk() if node.tag == tag), None)
 
     def text(self) -> str:
-        """All text below."""
         pieces, waiting = [], list(reversed(self.children))
         while waiting:
             child = waiting.pop()

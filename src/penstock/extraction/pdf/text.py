@@ -167,7 +167,6 @@ def _glue(before: PdfLine, line: PdfLine) -> str:
 
 
 def body_size(lines: Iterable[PdfLine]) -> float:
-    """The size in which most of the text is set."""
     sizes: Counter[float] = Counter()
     for line in lines:
         sizes[round(line.size * 2) / 2] += len(line.text)

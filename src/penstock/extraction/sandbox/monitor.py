@@ -56,7 +56,7 @@ class ProcStat:
 
     def memory(self) -> int:
         with suppress(OSError, IndexError):
-            return _resident(os.pread(self._memory, 200, 0))
+            return int(os.pread(self._memory, 200, 0).split(None, 2)[1]) * PAGE
         return 0
 
     def cpu(self) -> float:
@@ -67,10 +67,6 @@ class ProcStat:
     def close(self) -> None:
         os.close(self._memory)
         os.close(self._times)
-
-
-def _resident(statm: bytes) -> int:
-    return int(statm.split(None, 2)[1]) * PAGE
 
 
 def _seconds(stat: bytes) -> float:

@@ -1,11 +1,14 @@
 """Decodes bytes of unknown encoding.
 
 In this order: a byte order mark, UTF-16 by its zeros, valid UTF-8 (which is hardly ever one by chance), the encoding that the
-document declares, Windows-1252 when the result looks like words, and charset-normalizer's guess.
+document declares, Windows-1252 when the result looks like words, the most plausible of a few encodings for a short text, and
+charset-normalizer's guess, which needs some sentences to be right.
 """
 
 import codecs
 import re
+import unicodedata
+from itertools import pairwise
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -15,6 +18,9 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _SAMPLE = 65_536
+_SHORT = 64  # bytes that are not ASCII: with fewer, charset-normalizer takes a German word for Urdu
+# Tried on a short text, in this order; the first of equally plausible ones is taken.
+_COMMON = ("cp1252", "cp1250", "iso8859-2", "cp1251", "koi8-r", "cp1253")
 # Detected before charset-normalizer is asked.
 _NOT_GUESSED = ["utf_7", "utf_16", "utf_16_le", "utf_16_be", "utf_32", "utf_32_le", "utf_32_be"]
 # Codecs of Python that are not encodings of text; some of them unpack bombs.
@@ -34,6 +40,9 @@ _NO_ENCODINGS = frozenset(
     ]
 )
 _LETTER_AMID = re.compile(r"(?<=[A-Za-z])[^\x00-\x7f](?=[a-z])")
+_CENTRAL = frozenset("ĄąĆćĘęŁłŃńŚśŹźŻżČčĎďĚěŇňŘřŤťŮůŐőŰűŢţĂăĐđĽľĹĺŔŕ")
+_SIGNS = frozenset("’‘“”„–—…€£¥¢§°«»·•№©®™½¼¾±µ×÷²³¿¡ºª\u00a0\u00ad")
+_FREQUENT = frozenset("оеаинтсрвлкмдпуыьгзяαοιετσνηυρπκμλςάέήίόύώ")
 _WESTERN = frozenset("ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝßàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿŒœŠšŽžŸ’‘“”–—…­")
 
 
@@ -51,7 +60,7 @@ def detect(raw: bytes, declared: str = "") -> tuple[str, int]:
     wide = wide_encoding(raw[:_SAMPLE])
     if wide:
         return wide, 0
-    if decodes(raw, "utf-8"):
+    if decodes(raw, "utf-8", whole=True):
         return "utf-8", 0
     codec = _codec(declared)
     if codec and codec not in {"utf-8", "ascii"} and decodes(raw[:_SAMPLE], codec):
@@ -74,10 +83,10 @@ def wide_encoding(sample: bytes) -> str:
     return ""
 
 
-def decodes(raw: bytes, encoding: str) -> bool:
+def decodes(raw: bytes, encoding: str, *, whole: bool = False) -> bool:
+    """Whether all of it is valid; a sample, unlike the `whole` text, may end in the middle of a character."""
     try:
-        # A sample may end in the middle of a character.
-        codecs.getincrementaldecoder(encoding)().decode(raw, final=False)
+        codecs.getincrementaldecoder(encoding)().decode(raw, final=whole)
     except (UnicodeError, LookupError):
         return False
     return True
@@ -108,12 +117,42 @@ def _guess(raw: bytes) -> str:
     amid = _LETTER_AMID.findall(western)
     foreign = [character for character in western if character > "\x7f"]
     strange = sum(1 for character in amid if character not in _WESTERN)
-    if len(foreign) < 0.2 * len(western) and strange <= 0.1 * len(amid):
+    if len(foreign) < 0.2 * len(western) and strange <= 0.1 * len(amid) and len(foreign) >= _SHORT:
         return "cp1252"
+    if len(foreign) < _SHORT:
+        scores = {name: _plausibility(sample.decode(name)) for name in _COMMON if decodes(sample, name, whole=True)}
+        likeliest = max(scores, key=scores.__getitem__, default="")
+        if likeliest and scores[likeliest] > 0:
+            return likeliest
     from charset_normalizer import from_bytes
 
     best = from_bytes(sample, cp_exclusion=_NOT_GUESSED).best()
     return best.encoding if best is not None and decodes(sample, best.encoding) else "cp1252"
+
+
+def _plausibility(text: str) -> float:
+    """How much a short text looks like words of one script; zero or less means not at all."""
+    if re.search(r"[\x80-\x9f]", text):  # control characters
+        return 0.0
+    score = 0.0
+    for word in re.findall(r"\w+|[^\w\s]", text):
+        foreign = [character for character in word if character > "\x7f"]
+        scripts = {unicodedata.name(character, "?").partition(" ")[0] for character in word if character.isalpha()}
+        if set(foreign) <= _SIGNS or len(word) == 1:
+            score += sum(0.7 if c in _SIGNS else 0.2 if c.isalpha() else -2.0 for c in foreign)
+        elif scripts == {"LATIN"}:
+            score += sum(
+                1.0 if character in _WESTERN else 0.9 if character in _CENTRAL else -2.0 for character in foreign
+            )
+            if len(foreign) > 3 and len(foreign) > 0.75 * len(word):  # hardly a plain letter: another script
+                score -= 2.0 * len(foreign)
+        elif len(scripts) == 1 and scripts <= {"CYRILLIC", "GREEK"}:
+            score += sum(1.0 if character.lower() in _FREQUENT else 0.4 for character in foreign)
+        else:
+            score -= 2.0 * len(foreign)
+        # A capital after a small letter: the wrong one of two Cyrillic encodings, or no letters at all.
+        score -= 2.0 * sum(before.islower() and after.isupper() for before, after in pairwise(word))
+    return score
 
 
 def _sample(raw: bytes) -> bytes:

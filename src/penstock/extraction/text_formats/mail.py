@@ -131,7 +131,6 @@ def content(part: Message) -> bytes:
 
 
 def header(message: Message, name: str) -> str:
-    """The text of a header with its encoded words decoded."""
     value = message.get(name)
     if value is None:
         return ""
@@ -160,7 +159,6 @@ def filename(part: Message) -> str:
 
 
 def attachments(message: Message) -> Iterator[tuple[str, bytes]]:
-    """Names and bytes of all attachments."""
     for number, part in enumerate(dissect(message).attached, 1):
         kind = part.get_content_type()
         if kind == "message/rfc822":

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from penstock.extraction.result import MARKS, ExtractedDocument, Gap, Heading, Page, Table, TextAllowance, clean, whole
 from penstock.extraction.text_formats.encoding import decode
+from penstock.text import counted
 
 HTML, XML, MAIL = "text/html", "application/xml", "message/rfc822"
 JSON, JSON_LINES, NOTEBOOK = "application/json", "application/x-ndjson", "application/x-ipynb+json"
@@ -136,15 +137,25 @@ _RULE = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t
 
 
 def read_text(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> ExtractedDocument:
-    text = clean(decode(whole(file, arguments)))
+    raw = whole(file, arguments)
+    text = clean(decode(raw))
     TextAllowance(arguments).spend(len(text))
     if not text.strip():
         return ExtractedDocument(media_type, gaps=[Gap(None, "no text in it: it holds only white space")])
+    gaps = undecoded(raw, text)
     if media_type != MARKDOWN:
-        return ExtractedDocument(media_type, [Page(1, text)])
+        return ExtractedDocument(media_type, [Page(1, text)], gaps=gaps)
     headings, tables = structure(text)
     title = next((heading.title for heading in headings if heading.level == 1), "")
-    return ExtractedDocument(media_type, [Page(1, text, headings, tables)], title=title)
+    return ExtractedDocument(media_type, [Page(1, text, headings, tables)], title=title, gaps=gaps)
+
+
+def undecoded(raw: bytes, text: str) -> list[Gap]:
+    """A gap if bytes could not be decoded; a replacement character that is in the file itself is text."""
+    lost = text.count("\ufffd") - raw.count("\ufffd".encode())
+    if lost <= 0:
+        return []
+    return [Gap(None, f"{counted(lost, 'character')} could not be decoded: save the file as UTF-8 and add it again")]
 
 
 def structure(text: str) -> tuple[list[Heading], list[Table]]:

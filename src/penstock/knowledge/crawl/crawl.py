@@ -8,7 +8,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any, Literal, get_args
 
 from asyncpg import Record
@@ -29,7 +28,6 @@ CRAWL, SCRAPE = "crawl", "scrape"  # the kinds of jobs
 CrawlState = Literal["running", "done", "failed", "stopped"]
 PageState = Literal["waiting", "kept", "skipped", "failed"]
 STATES: tuple[str, ...] = get_args(CrawlState)
-PAGE_STATES: tuple[str, ...] = get_args(PageState)
 DEEPEST = 100
 MOST_HOSTS = 50
 SWEPT = 2  # old crawls that are removed at once
@@ -154,7 +152,7 @@ def _site(first: str, hosts: Sequence[str]) -> list[str]:
 
 
 async def show_crawl(app: Penstock, crawl: int, *, tenant: str = "default") -> Crawl:
-    row = await app.database.pool.repeat(partial(sql.show_crawl.first, crawl=crawl, tenant=tenant))
+    row = await app.database.pool.repeat(sql.show_crawl.first, crawl=crawl, tenant=tenant)
     if row is None:
         raise NotFound(f"There is no crawl {crawl}.")
     return _read(row)
@@ -172,15 +170,13 @@ async def list_crawls(
 ) -> list[Crawl]:
     """By number; `seen` are the collections that whoever asks may see, if not all."""
     rows = await app.database.pool.repeat(
-        partial(
-            sql.list_crawls,
-            collection=collection,
-            state=state,
-            seen=None if seen is None else list(seen),
-            after=after,
-            most=most,
-            tenant=tenant,
-        )
+        sql.list_crawls,
+        collection=collection,
+        state=state,
+        seen=None if seen is None else list(seen),
+        after=after,
+        most=most,
+        tenant=tenant,
     )
     return [_read(row) for row in rows]
 
@@ -190,7 +186,7 @@ async def list_crawl_pages(
 ) -> list[CrawlPage]:
     """By number, which is the order in which they were found."""
     rows = await app.database.pool.repeat(
-        partial(sql.list_pages, crawl=crawl, state=state, after=after, most=most, tenant=tenant)
+        sql.list_pages, crawl=crawl, state=state, after=after, most=most, tenant=tenant
     )
     return [CrawlPage(**row) for row in rows]
 
@@ -206,8 +202,8 @@ async def stop_crawl(app: Penstock, crawl: int, *, tenant: str = "default") -> C
 async def sweep_crawls(database: Database) -> int:
     """Forget crawls that have been over for long, and hosts that nobody asks any more; how many crawls. The documents stay."""
     kept = database.settings.crawl.kept
-    gone = await database.pool.repeat(partial(sql.sweep_crawls, kept=kept, most=SWEPT))
-    await database.pool.repeat(partial(sweep_hosts, older=kept))
+    gone = await database.pool.repeat(sql.sweep_crawls, kept=kept, most=SWEPT)
+    await database.pool.repeat(sweep_hosts, older=kept)
     return len(gone)
 
 
@@ -233,10 +229,10 @@ async def explain_crawl(app: Penstock, crawl: int, *, tenant: str = "default") -
     }
     if found.is_over:
         return Explanation(subject, *_tell_over(found), found.state, found.state, evidence)
-    job = await app.database.pool.repeat(lambda session: explain_job(session, found.job_id))
+    job = await app.database.pool.repeat(explain_job, found.job_id)
     evidence["job"] = job.answer()
     origin = origin_of(found.url)
-    wait = await app.database.pool.repeat(lambda session: find_next_turn(session, origin))
+    wait = await app.database.pool.repeat(find_next_turn, origin)
     turn = f"{origin} may be asked again in {span(wait)}." if wait is not None and wait.total_seconds() > 1 else ""
     predicate = joined(f"is running: {tell_counts(found)}.", turn, "Its job", job.predicate)
     advice = advise(job.because, job.evidence, WORKER)

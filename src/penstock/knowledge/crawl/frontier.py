@@ -6,7 +6,6 @@ crawl are settled one after the other, so that the limit of pages is exact and o
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from asyncpg import Record
 
@@ -66,7 +65,7 @@ class PageResult:
 
 
 async def load_crawl(pool: Pool, crawl: int) -> CrawlWork | None:
-    row = await pool.repeat(partial(sql.load_crawl.first, crawl=crawl))
+    row = await pool.repeat(sql.load_crawl.first, crawl=crawl)
     if row is None:
         return None
     facts = dict(row)
@@ -74,23 +73,23 @@ async def load_crawl(pool: Pool, crawl: int) -> CrawlWork | None:
 
 
 async def load_page(pool: Pool, crawl: int, page: int) -> PageWork | None:
-    row = await pool.repeat(partial(sql.load_page.first, crawl=crawl, page=page))
+    row = await pool.repeat(sql.load_page.first, crawl=crawl, page=page)
     return None if row is None else PageWork(**row)
 
 
 async def pages_of_round(pool: Pool, work: CrawlWork) -> list[PageWork]:
-    rows = await pool.repeat(partial(sql.pages_of_round, crawl=work.id, round=work.round))
+    rows = await pool.repeat(sql.pages_of_round, crawl=work.id, round=work.round)
     return [PageWork(row["id"], "", row["depth"], "") for row in rows]
 
 
 async def progress_of(pool: Pool, crawl: int) -> Record:
-    [row] = await pool.repeat(partial(sql.progress_of, crawl=crawl))
+    [row] = await pool.repeat(sql.progress_of, crawl=crawl)
     return row
 
 
 async def first_page(pool: Pool, crawl: int) -> Record:
     """The page with which a crawl began: its id, state, and the reason why it was not taken."""
-    [row] = await pool.repeat(partial(sql.first_page, crawl=crawl))
+    [row] = await pool.repeat(sql.first_page, crawl=crawl)
     return row
 
 

@@ -49,7 +49,8 @@ def read_page(said: object, url: str, site: Site, tags: str, *, token: str) -> C
     """Read the output of a sandbox about the page `url`, and the X-Robots-Tag that came with it."""
     fields = said if isinstance(said, dict) else {}
     title, base, own = (_text(fields, key) for key in ("title", "base", "canonical"))
-    orders = _orders([*_texts(fields, "robots"), *_for_us(tags, token)])
+    texts = [*_texts(fields, "robots"), *_for_us(tags, token)]
+    orders = {word.strip().lower() for text in texts for word in text.split(",")}
     base = _joined(base, url) or url
     links: dict[str, None] = {}
     if not {"nofollow", "none"} & orders:
@@ -82,10 +83,6 @@ def _joined(reference: str, base: str) -> str:
         return ""
 
 
-def _orders(texts: Sequence[str]) -> set[str]:
-    return {word.strip().lower() for text in texts for word in text.split(",")}
-
-
 def _for_us(tags: str, token: str) -> list[str]:
     """The words of X-Robots-Tag that are for everybody or for us: `otherbot: noindex, nofollow` is not."""
     kept, ours = [], True
@@ -113,7 +110,6 @@ def _texts(fields: Mapping[str, Any], key: str) -> list[str]:
 
 
 def page_name(url: str) -> str:
-    """The name of the document of a canonical URL."""
     path, asked, query = url.partition("://")[2].partition("?")
     segments = path.split("/")[1:]
     shown = [_shown(segment) or "_" for segment in segments[:-1]] + [_shown(segments[-1]) or INDEX]

@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 
 from protego import Protego
 
@@ -41,8 +40,6 @@ _TOKEN = re.compile(r"[A-Za-z_-]+|\*")
 
 @dataclass(frozen=True, slots=True)
 class RobotsRules:
-    """The rules of one site for our crawler."""
-
     parsed: Protego = field(default_factory=Protego)
     token: str = ""
     sitemaps: tuple[str, ...] = ()
@@ -53,7 +50,6 @@ class RobotsRules:
         return min(self.parsed.crawl_delay(self.token) or 0.0, LONGEST_DELAY)
 
     def allows(self, url: str) -> bool:
-        """Whether a canonical URL may be fetched."""
         return self.parsed.can_fetch(url, self.token)
 
 
@@ -136,7 +132,7 @@ class Politeness:
     async def rules(self, ctx: Context, origin: str, fresh_for: timedelta = GOOD_FOR) -> RobotsRules:
         """What robots.txt of this origin lets us do; FetchFailed while it cannot be read."""
         kept = await self._app.database.pool.repeat(
-            partial(sql.find_robots.first, origin=origin, fresh_for=fresh_for, good_for=GOOD_FOR)
+            sql.find_robots.first, origin=origin, fresh_for=fresh_for, good_for=GOOD_FOR
         )
         if kept is not None and kept["fresh"]:
             return self._parsed(origin, kept["robots_at"], kept["robots"])

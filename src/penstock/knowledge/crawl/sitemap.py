@@ -27,8 +27,6 @@ WAIT = timedelta(minutes=5)  # for a turn with the host: the slot is used by not
 
 
 class Sitemaps:
-    """Reads the sitemaps of sites."""
-
     def __init__(self, chosen: CrawlSettings, fetcher: Fetcher, sandboxes: SandboxPool, politeness: Politeness) -> None:
         self._chosen = chosen
         self._fetcher = fetcher

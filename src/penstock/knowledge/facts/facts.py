@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 sql = statements(__file__)
 
-SEARCH = RowSearch("facts", depth=200, looked_at=600)  # some may be of versions or extractions that are hidden
+SEARCH = RowSearch("facts", depth=200, candidates=600)  # some may be of versions or extractions that are hidden
 AROUND = 300  # characters of the page before and after a quote
 ENDS = ".!?。\n"
 
@@ -61,7 +61,6 @@ class ShownFact:
     entities: Sequence[Mention]
 
     def answer(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
@@ -186,13 +185,12 @@ class FoundFacts:
 
 
 async def find_facts(database: Database, models: "ModelOpener", question: Question) -> FoundFacts:
-    """The facts that answer best."""
     began = time.monotonic()
     hits: list[FactHit] = []
     more = False
     if question.collections and question.text.strip():
         numbers = [each.id for each in question.collections]
-        names = await database.pool.repeat(lambda session: sql.models_of(session, collections=numbers))
+        names = await database.pool.repeat(sql.models_of, collections=numbers)
         # A model that is not here any more is left out: words still find the facts.
         asked = await embed_question(models, question.text, [row["embedder"] for row in names], skip_missing=True)
         async with snapshot_transaction(database, SEARCH.depth) as tx:
@@ -210,7 +208,7 @@ async def _rank(tx: Session, question: Question, asked: "Mapping[str, NDArray[np
         question=question.text,
         languages=[each.language for each in question.collections],
         collections=collections,
-        most=SEARCH.looked_at,
+        most=SEARCH.candidates,
     )
 
     async def visible(ids: list[int]) -> set[int]:

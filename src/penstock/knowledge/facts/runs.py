@@ -26,8 +26,6 @@ BATCH = 1_000  # facts that are removed in one transaction
 
 @dataclass(frozen=True, slots=True)
 class FactSource:
-    """A version whose facts are read."""
-
     document: int
     version: int
     tenant: str
@@ -183,18 +181,8 @@ async def publish(tx: Session, source: FactSource, extraction: int, counts: RunC
     if not await sql.hold_live.value(tx, document=source.document, version=source.version):
         return False
     await sql.retire.run(tx, document=source.document)
-    published = await sql.publish.value(
-        tx,
-        extraction=extraction,
-        windows=counts.windows,
-        answered=counts.answered,
-        facts=counts.facts,
-        rejected=json.dumps(counts.rejected),
-        gaps=json.dumps(counts.gaps),
-        tokens_in=counts.tokens_in,
-        tokens_out=counts.tokens_out,
-        cost=counts.cost,
-    )
+    written = {"rejected": json.dumps(counts.rejected), "gaps": json.dumps(counts.gaps)}
+    published = await sql.publish.value(tx, extraction=extraction, **{**asdict(counts), **written})
     return published is not None
 
 
@@ -226,7 +214,7 @@ async def show_status(session: Session, collection: Collection, config: str | No
 async def sweep_extractions(database: Database, *, most: int = 50) -> int:
     """Remove old extractions and those of dead jobs, in batches; how many facts."""
     removed = 0
-    for row in await database.pool.repeat(lambda session: sql.list_old(session, most=most)):
+    for row in await database.pool.repeat(sql.list_old, most=most):
         left = True
         while left:
             async with database.pool.transaction() as tx:

@@ -40,8 +40,6 @@ class Place:
 
 @dataclass(frozen=True)
 class PageExcerpt:
-    """A part of a page's text."""
-
     page: int
     start: int
     text: str
@@ -160,8 +158,6 @@ class Fact:
 
 @dataclass
 class ValidatedAnswer:
-    """What was taken of one answer."""
-
     facts: list[Fact] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
 

@@ -31,25 +31,16 @@ from penstock.documents import PREPARE, UnreadDocument, list_unread
 from penstock.engine import count_serving, find_schedules, list_workers, overdue_schedules, pauses
 from penstock.engine.inspect import waiting_lanes
 from penstock.engine.limits import list_limits
+from penstock.operations.doctor import engine
 from penstock.operations.doctor.acknowledgements import apply_acknowledgements
 from penstock.operations.doctor.disk import LEAST_FREE, examine_blobs, examine_disks
-from penstock.operations.doctor.engine import (
-    DIRECT_URL,
-    examine_age,
-    examine_breakers,
-    examine_dead,
-    examine_declared,
-    examine_limits,
-    examine_lost,
-    examine_pauses,
-    examine_pools,
-    examine_reported_notifications,
-    examine_schedules,
-    examine_serving,
-    examine_silent,
-    examine_unserved,
+from penstock.operations.doctor.external import (
+    examine_facts,
+    examine_llms,
+    examine_sources,
+    examine_unserved_sources,
+    is_source_lane,
 )
-from penstock.operations.doctor.external import examine_facts, examine_llms, examine_sources
 from penstock.operations.doctor.finding import Finding, by_urgency
 from penstock.operations.doctor.integrity import examine_documents, examine_invariants
 from penstock.operations.doctor.server import DEAD_ROWS, LONG_AFTER, MANY_ROWS, examine_server
@@ -142,22 +133,23 @@ async def _examine_engine(session: Session, old_after: timedelta) -> list[Findin
     alive = sum(worker.status != "silent" for worker in workers)
     return [
         *await _examine_guard(session),
-        *examine_serving(
+        *engine.examine_serving(
             alive, await count_serving(session, PREPARE), documents=await sql.has_collections.value(session)
         ),
-        *examine_silent(workers),
-        *await examine_lost(session),
-        *examine_pools(workers),
-        *examine_reported_notifications(workers),
-        *examine_unserved(lanes),
+        *engine.examine_silent(workers),
+        *await engine.examine_lost(session),
+        *engine.examine_pools(workers),
+        *engine.examine_reported_notifications(workers),
+        *engine.examine_unserved([lane for lane in lanes if not is_source_lane(lane)]),
+        *examine_unserved_sources(lanes, workers),
         *await examine_llms(session, lanes, workers),
-        *examine_age(lanes, workers, old_after),
-        *await examine_dead(session),
-        *examine_pauses(await pauses(session)),
-        *examine_schedules(await overdue_schedules(session)),
-        *examine_declared(await find_schedules(session, most=1000)),
-        *examine_breakers(limits),
-        *examine_limits(limits),
+        *engine.examine_age(lanes, workers, old_after),
+        *await engine.examine_dead(session),
+        *engine.examine_pauses(await pauses(session)),
+        *engine.examine_schedules(await overdue_schedules(session)),
+        *engine.examine_declared(await find_schedules(session, most=1000)),
+        *engine.examine_breakers(limits),
+        *engine.examine_limits(limits),
     ]
 
 
@@ -205,7 +197,7 @@ async def _examine_notifications(address: DatabaseAddress) -> list[Finding]:
             await arrived.wait()
     except TimeoutError:
         said = f"A notification did not arrive within {ECHO_PATIENCE:.0f} s: workers poll, and jobs start late."
-        return [Finding("notifications", said, DIRECT_URL, {"within_seconds": ECHO_PATIENCE})]
+        return [Finding("notifications", said, engine.DIRECT_URL, {"within_seconds": ECHO_PATIENCE})]
     finally:
         listener.terminate()
         sender.terminate()

@@ -27,7 +27,6 @@ async def examine_server(
     long_after: timedelta = LONG_AFTER,
     many_rows: int = MANY_ROWS,
 ) -> list[Finding]:
-    """Findings about the connections and the tables of the server."""
     tables = list(HOT_TABLES)
     budget = await read_budget(session, connections_needed(settings.pool.size, pooled=pooled), pooled=pooled)
     return [

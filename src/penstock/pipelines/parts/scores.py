@@ -15,8 +15,6 @@ Phrase = tuple[str, ...]
 
 @dataclass(frozen=True)
 class PageView:
-    """What was found on a page."""
-
     page: PageFeatures
     marks: list[Marker]
     phrases: dict[Phrase, set[int]]  # with the lines that they are in
@@ -100,7 +98,7 @@ def _fits(rule: Rule, view: PageView) -> float:
 
 
 def _is_there(page: PageFeatures, place: int, rule: Rule) -> bool:
-    """A field of a form is no title: `Passport number: …`."""
+    """A field of a form is not a title: `Passport number: …`."""
     return page.is_in(place, rule.where) and not (rule.where == "title" and page.lines[place].field)
 
 

@@ -1,9 +1,9 @@
-"""Postings: the chunks that have a term. New ones are short rows of a delta (`tail`); compacted ones are long rows (`folded`).
+"""Postings: the chunks that have a term. New ones are short rows of a delta; compacted ones are long rows.
 
 An entry has twelve bytes: the chunk's key, how often the term is in it, and how many words it has. A term's entries move from
 the delta to its long row in one transaction, and a question reads both in one statement: it sees each entry once, whatever is
 being compacted. Removal and compaction of one collection take turns, by a lock of the transaction: otherwise an entry could
-move while it is being removed.
+move while it is being removed. In the database, the word for the delta is `tail`, and the word for long rows is `folded`.
 """
 
 import struct
@@ -79,17 +79,17 @@ def only(keys: "NDArray[np.int64]", versions: "NDArray[np.int64]") -> "NDArray[n
     return np.isin(keys >> ORDINAL_BITS, versions)
 
 
-def versions_of(numbers: Iterable[int]) -> "NDArray[np.int64]":
+def versions_of(ids: Iterable[int]) -> "NDArray[np.int64]":
     import numpy as np
 
-    return np.array(list(numbers), dtype=np.int64)
+    return np.array(list(ids), dtype=np.int64)
 
 
 # -- rows ---------------------------------------------------------------------------------------------------------
 
 
 async def take_turn(tx: Session, collection: int) -> None:
-    """Wait until no other transaction compacts or removes in this collection; then none does until the caller's commit."""
+    """Wait for the turn to compact or remove in this collection. It lasts until the caller's commit."""
     await sql.take_turn.run(tx, collection=collection)
 
 
@@ -104,32 +104,32 @@ async def remove_postings(tx: Session, version: int, most: int) -> int:
         terms = batch["terms"].split("\n")
         terms, left = terms[:SLICE], terms[SLICE:]
         # The delta first: what a compaction has moved before our turn is in the long rows by then.
-        await sql.remove_from_tail.run(
+        await sql.remove_from_delta.run(
             tx, collection=collection, buckets=BUCKETS, version=version, first=batch["first"]
         )
         if batch["place"] != "tail":
-            await _remove_from_folded(tx, collection, terms, version)
+            await _remove_from_compacted(tx, collection, terms, version)
         await sql.shorten_batch.run(tx, version=version, first=batch["first"], left="\n".join(left))
         removed += len(terms)
     return removed
 
 
-async def _remove_from_folded(tx: Session, collection: int, terms: list[str], version: int) -> None:
+async def _remove_from_compacted(tx: Session, collection: int, terms: list[str], version: int) -> None:
     gone = versions_of([version])
     changed = []
-    for row in await sql.folded_with(tx, collection=collection, terms=terms, version=version):
+    for row in await sql.compacted_with(tx, collection=collection, terms=terms, version=version):
         entries = unpack(row["entries"])
         kept = without(entries, gone)
         if len(kept) < len(entries):
             changed.append((row["term"], row["part"], kept.tobytes()))
-    await replace_folded(tx, collection, changed)
+    await replace_compacted(tx, collection, changed)
 
 
-async def replace_folded(tx: Session, collection: int, changed: Sequence[tuple[str, int, bytes]]) -> None:
+async def replace_compacted(tx: Session, collection: int, changed: Sequence[tuple[str, int, bytes]]) -> None:
     """Give parts of terms (term, part) other entries; a part that has none left is removed."""
     if changed:
         terms, parts, contents = zip(*changed, strict=True)
-        await sql.replace_folded.run(
+        await sql.replace_compacted.run(
             tx, collection=collection, terms=list(terms), parts=list(parts), contents=list(contents)
         )
 
@@ -145,7 +145,7 @@ async def compact_postings(database: Database, collection: int) -> int:
 async def _begin_compaction(database: Database, collection: int) -> list[int]:
     async with database.pool.transaction() as tx:
         await take_turn(tx, collection)
-        rows = await sql.begin_folding(tx, collection=collection, most=TOGETHER)
+        rows = await sql.begin_compaction(tx, collection=collection, most=TOGETHER)
         return [row["version_id"] for row in rows]
 
 
@@ -154,12 +154,12 @@ async def _compact(database: Database, collection: int, versions: list[int]) -> 
     while bucket < BUCKETS:
         async with database.pool.transaction() as tx:
             await take_turn(tx, collection)
-            count = await sql.fold_bucket.value(
+            count = await sql.compact_bucket.value(
                 tx, collection=collection, bucket=bucket, versions=versions, most=MOVED_MOST, long=LONG
             )
         moved += count
         if count < MOVED_MOST:
             bucket += 1
     async with database.pool.transaction() as tx:
-        await sql.end_folding.run(tx, collection=collection, versions=versions)
+        await sql.end_compaction.run(tx, collection=collection, versions=versions)
     return moved

@@ -1,18 +1,18 @@
 -- name: take_turn
--- Who moves rows of a collection and who removes them do it one after the other.
+-- Compaction and removal of one collection take turns.
 select pg_advisory_xact_lock(hashtext('penstock index'), :collection::int)
 
 -- name: next_batch
 select first, collection_id, place, terms from penstock.indexed_batches where version_id = :version order by first limit 1
 
--- name: remove_from_tail
--- A loop over the buckets: the planner has no other way than one look-up for each.
+-- name: remove_from_delta
+-- A loop over the buckets: the planner has no choice but one look-up for each.
 delete from penstock.postings as posting
 using generate_series(0, :buckets::int - 1) as gone(bucket)
 where posting.collection_id = :collection and posting.bucket = gone.bucket
   and posting.version_id = :version and posting.first = :first
 
--- name: folded_with
+-- name: compacted_with
 select posting.term, posting.part, posting.entries
 from unnest(:terms::text[]) as wanted(term)
 cross join lateral (
@@ -20,7 +20,7 @@ cross join lateral (
   where collection_id = :collection and term = wanted.term and :version between lowest and highest
 ) as posting
 
--- name: replace_folded
+-- name: replace_compacted
 with
   given as (
     select * from unnest(:terms::text[], :parts::int[], :contents::bytea[]) as given(term, part, entries)
@@ -36,15 +36,15 @@ where posting.collection_id = :collection and posting.term = given.term and post
   and octet_length(given.entries) > 0
 
 -- name: shorten_batch
--- The terms that were removed are forgotten; with the last of them, the batch.
+-- Keeps the terms that are left; the batch is deleted with the last of them.
 with gone as (
   delete from penstock.indexed_batches where version_id = :version and first = :first and :left::text = ''
 )
 update penstock.indexed_batches set terms = :left
 where version_id = :version and first = :first and :left <> ''
 
--- name: begin_folding
--- The versions whose postings are in the tail and may be folded: live ones. From now on some may be in either place.
+-- name: begin_compaction
+-- The live versions whose postings are in the delta. From now on some of their postings may be in either place.
 with chosen as (
   select batch.version_id, batch.first
   from penstock.indexed_batches as batch
@@ -60,8 +60,9 @@ marked as (
 )
 select distinct version_id from chosen
 
--- name: fold_bucket
--- What the oldest of these versions have in a bucket moves behind the last part of each term, or into a new part when that is long.
+-- name: compact_bucket
+-- Appends the postings that the oldest of these versions have in a bucket to the last part of each term, or to a new part when
+-- that is long.
 with
   chosen as (
     select version_id, first from penstock.postings
@@ -97,6 +98,6 @@ with
   )
 select count(*)::int from moved
 
--- name: end_folding
+-- name: end_compaction
 update penstock.indexed_batches set place = 'folded'
 where collection_id = :collection and version_id = any (:versions::bigint[]) and place = 'folding'

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 sql = statements(__file__)
 
-K1 = 1.2  # how soon more of the same word stops to count
-B = 0.75  # how much a long chunk is held against it
+K1 = 1.2  # saturation: how soon repetitions of a word stop counting
+B = 0.75  # how much long chunks are penalised
 TERMS_MAX = 100  # different words of a question that are looked up
 ENTRIES_MAX = 1_000_000  # entries that are read for a question; the rarest words come first
 COMMON = 10_000  # entries of a word: fewer are read, however common it is
@@ -36,7 +36,7 @@ class ReadPostings(NamedTuple):
 
 
 async def read_postings(tx: Session, query: Query, snapshot: Snapshot) -> list[ReadPostings]:
-    """One after the other, on the one connection; a language has its own words."""
+    """Read the postings for each language, one after the other on the same connection."""
     found = []
     for language, collections in by_language(query).items():
         terms = vocabulary(language).ask(query.text)[:TERMS_MAX]

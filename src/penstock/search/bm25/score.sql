@@ -1,6 +1,6 @@
 -- name: read_postings
--- All entries of each term, in one piece. The rarest terms come first; what is too common is left out when there is a rarer one,
--- and so is what would be too much. How many entries a row has is known without reading them.
+-- All entries of each term, in one piece. The rarest terms come first. A term that is too common is left out when there is a
+-- rarer one, and so are terms beyond the limit of entries. The number of entries of a row is known without reading them.
 with
   found as materialized (
     select wanted.place, posting.entries, octet_length(posting.entries) / 12 as size
@@ -17,10 +17,10 @@ with
     select place, sum(size) as size from found group by place
   ),
   ranked as (
-    select place, size, row_number() over rarest as number, sum(size) over rarest as total
+    select place, size, row_number() over rarest as place_by_size, sum(size) over rarest as total
     from sizes window rarest as (order by size, place)
   )
 select string_agg(found.entries, '') as entries
 from ranked join found on found.place = ranked.place
-where ranked.number = 1 or (ranked.size <= :common::bigint and ranked.total <= :most::bigint)
+where ranked.place_by_size = 1 or (ranked.size <= :common::bigint and ranked.total <= :most::bigint)
 group by ranked.place order by ranked.place

@@ -3,7 +3,8 @@
 Case, accents, compatibility forms (ﬁ, full width) and the endings of the collection's language make no difference. An
 apostrophe ends a word and takes a short English ending with it (`John's` is `john`, `l'homme` is `l` and `homme`). Scripts
 that write no spaces between words become single characters and pairs of neighbours; a question asks for the pairs. Nothing is
-left out as too common: how much a word counts is decided when somebody asks.
+left out of the index as too common: how much a word counts is decided when a question is asked. Only highlights leave out the
+stop words of the language (stop_words.txt).
 """
 
 import re
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from itertools import zip_longest
+from pathlib import Path
 from typing import NamedTuple
 from unicodedata import category, normalize
 
@@ -29,6 +31,7 @@ PLAIN_WORD = re.compile(r"[^\W_]+" + ENDING)
 RUN = re.compile(f"[{UNSPACED}]")
 MIXED = re.compile(f"([{UNSPACED}]+)|[^{UNSPACED}]+")
 ACCENTLESS = ("english", "en", "porter")  # their stemmers know no accents; those of the others need them
+STOP_WORDS = Path(__file__).with_name("stop_words.txt")  # for each language: its names, a colon, and the words
 ACCENTS = re.compile(r"[\u0300-\u036f]+")
 
 
@@ -45,9 +48,9 @@ class Vocabulary:
 
     def __init__(self, language: str) -> None:
         self._terms = Terms(language)
+        self._stop_words = _stop_words().get(language, frozenset())
 
     def count(self, text: str) -> Counter[str]:
-        """How often each term is in the text."""
         # Words are counted before they become terms: a chunk has many words, and few different ones.
         if not text.isascii() and RUN.search(text):
             return Counter(word.term for word in self.split(text))
@@ -94,18 +97,25 @@ class Vocabulary:
 
     def ask(self, text: str) -> list[str]:
         """The terms that a question asks for, each once, in their order: of a run of characters only the pairs."""
+        return list(dict.fromkeys(word.term for word in self._asked(text)))
+
+    def meaningful(self, text: str) -> set[str]:
+        """The terms of a question without its stop words; all of them if it has nothing else."""
+        words = self._asked(text)
+        kept = [word for word in words if _plain(text[word.start : word.stop]) not in self._stop_words]
+        return {word.term for word in kept or words}
+
+    def _asked(self, text: str) -> list[Word]:
         words = list(self.split(text))
         paired = {place for word in words if word.stop - word.start == 2 for place in (word.start, word.start + 1)}
-        return list(
-            dict.fromkeys(word.term for word in words if word.stop - word.start > 1 or word.start not in paired)
-        )
+        return [word for word in words if word.stop - word.start > 1 or word.start not in paired]
 
     def term(self, word: str) -> str:
         return self._terms[word]
 
 
 class Terms(dict[str, str]):
-    """The term of each word that was seen."""
+    """A cache: the term of each word."""
 
     def __init__(self, language: str) -> None:
         super().__init__()
@@ -119,7 +129,7 @@ class Terms(dict[str, str]):
         return term
 
     def _make(self, word: str) -> str:
-        plain = re.split("['’]", normalize("NFKC", word).casefold())[0]
+        plain = _plain(word)
         if self._accentless:
             plain = _without_accents(plain)
         return _without_accents(self._stem(plain))[:TERM_MAX]
@@ -127,8 +137,19 @@ class Terms(dict[str, str]):
 
 @cache
 def vocabulary(language: str) -> Vocabulary:
-    """The one of this process; a language that has no stemmer keeps its endings."""
+    """The vocabulary of a language, made once per process. A language without a stemmer keeps its endings."""
     return Vocabulary(language)
+
+
+@cache
+def _stop_words() -> dict[str, frozenset[str]]:
+    """The stop words of each language, by each of its names, in the form that `_plain` gives to a word."""
+    found = {}
+    for block in STOP_WORDS.read_text(encoding="utf-8").split("\n\n"):
+        names, _, words = block.partition(":")
+        of_language = frozenset(map(_plain, words.split()))
+        found.update(dict.fromkeys(names.split(), of_language))
+    return found
 
 
 def _stemmer(language: str) -> Callable[[str], str]:
@@ -139,6 +160,11 @@ def _stemmer(language: str) -> Callable[[str], str]:
     except KeyError:
         return str
     return lambda word: str(stemmer.stemWord(word))
+
+
+def _plain(word: str) -> str:
+    """In lower case, without compatibility forms and without what follows an apostrophe."""
+    return re.split("['’]", normalize("NFKC", word).casefold())[0]
 
 
 def _without_accents(word: str) -> str:
@@ -154,7 +180,7 @@ def _has_run(word: str) -> bool:
 def _pattern(text: str) -> re.Pattern[str]:
     if text.isascii():
         return ASCII_WORD
-    # Marks are rare, and looking for them behind each word takes five times as long as all the rest.
+    # Marks are rare, and a pattern that looks for them after each word takes five times as long as all the rest.
     return PLAIN_WORD if _marks().isdisjoint(text) else _any_word()
 
 

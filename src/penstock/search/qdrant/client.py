@@ -1,4 +1,4 @@
-"""The client of Qdrant, in the words of the index.
+"""The client of Qdrant, for the vectors of chunks.
 
     qdrant = Qdrant(settings.qdrant)
     await qdrant.prepare("static", 256)
@@ -7,8 +7,8 @@
 
 Qdrant has one collection for each embedding model. A point's id is the chunk's key (bm25/postings.py), so that writing it again
 changes nothing; its payload has its collection, version and tenant. Every call has a deadline. A server that cannot be reached,
-or refuses the key, is `Unavailable`: its breaker counts it, and no job is charged. A request that it does not understand is
-`Permanent`. The client is loaded with the first call; the key is in the header of its requests and nowhere else.
+or refuses the key, raises `Unavailable`: its breaker counts it, and no job is charged. A request that it rejects raises
+`Permanent`. The client is loaded with the first call; the key is only in the header of its requests.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-UNCONFIGURED = 30.0  # seconds until somebody else may have been asked
-IN_TROUBLE = (408, 502, 503, 504)  # nothing that a document could be blamed for; 500 may be its fault, and is charged
-SAID_MAX = 300  # characters of what it says
-INDEXED = ("collection", "version")  # fields of the payload by which points are looked for
+UNCONFIGURED = 30.0  # seconds until the job is tried again, perhaps by a worker that has one
+IN_TROUBLE = (408, 502, 503, 504)  # not the fault of a document; 500 may be its fault, and is charged
+MESSAGE_MAX = 300  # characters of an error message
+INDEXED = ("collection", "version")  # fields of the payload by which points are filtered
 
 
 class Point(NamedTuple):
-    """A chunk's vector, and whose it is."""
+    """A chunk's vector with its collection, version and tenant."""
 
     version: int
     ordinal: int
@@ -60,14 +60,14 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredPoint:
-    """A point as Qdrant has it; a foreign one may have a text as its number."""
+    """A point as Qdrant has it. The id of a foreign one may be a text."""
 
     key: int | str
     payload: dict[str, Any]
 
 
 class CollectionMissing(Transient):
-    """There is no such collection, or not any more."""
+    """The collection does not exist in Qdrant."""
 
 
 class Qdrant:
@@ -75,7 +75,7 @@ class Qdrant:
 
     def __init__(self, settings: QdrantSettings) -> None:
         if find_spec("qdrant_client") is None:
-            raise BadSetting("qdrant.url is set, and the client is not installed: install penstock[qdrant].")
+            raise BadSetting("qdrant.url is set, but the client is not installed: install penstock[qdrant].")
         self.settings = settings
         self._client: AsyncQdrantClient | None = None
         self._prepared: set[str] = set()
@@ -83,13 +83,13 @@ class Qdrant:
             hide(settings.key.get_secret_value())
 
     def name_of(self, model: str) -> str:
-        """What Qdrant calls the collection of a model."""
+        """The name of a model's collection in Qdrant."""
         return f"{self.settings.prefix}{model}"
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     async def prepare(self, model: str, dimensions: int) -> None:
-        """Make the collection of a model, unless it is there; one sentence when it is for other vectors."""
+        """Make the collection of a model, unless it exists. Raises Permanent when it is for vectors of another length."""
         if model in self._prepared:
             return
         from qdrant_client import models
@@ -99,7 +99,7 @@ class Qdrant:
             vectors = models.VectorParams(size=dimensions, distance=models.Distance.DOT)
             try:
                 await self._call(lambda client: client.create_collection(name, vectors_config=vectors))
-            except Permanent:  # somebody else was faster, or it cannot be made: the next call tells which
+            except Permanent:  # another client was faster, or it cannot be made: the next call shows which
                 if not await self._call(lambda client: client.collection_exists(name)):
                     raise
         found = await self._call(lambda client: client.get_collection(name))
@@ -107,10 +107,10 @@ class Qdrant:
         size = getattr(vectors_there, "size", None)
         if size != dimensions:
             raise Permanent(
-                f"The collection {name} of Qdrant is for vectors of {size} numbers, and the model {model} gives {dimensions}: "
-                "choose another qdrant.prefix, or remove that collection."
+                f"The collection {name} of Qdrant is for vectors of {size} dimensions, but the model {model} returns "
+                f"{dimensions}: choose another qdrant.prefix, or remove that collection."
             )
-        for field in INDEXED:  # again is the same
+        for field in INDEXED:  # idempotent
             await self._call(
                 lambda client, field=field: client.create_payload_index(  # type: ignore[misc]
                     name, field_name=field, field_schema=models.PayloadSchemaType.INTEGER, wait=True
@@ -119,7 +119,7 @@ class Qdrant:
         self._prepared.add(model)
 
     async def upsert(self, model: str, points: Sequence[Point]) -> None:
-        """Write points, in batches; those that are there are written over."""
+        """Write points, in batches; existing ones are overwritten."""
         from qdrant_client import models
 
         name = self.name_of(model)
@@ -135,15 +135,12 @@ class Qdrant:
                 raise
 
     async def delete_versions(self, model: str, versions: Sequence[int]) -> None:
-        """Remove all points of these versions."""
         await self._delete(model, self._filter(versions=versions))
 
     async def delete_collection(self, model: str, collection: int) -> None:
-        """Remove all points of a collection of ours."""
         await self._delete(model, self._filter(collections=[collection]))
 
     async def delete_points(self, model: str, keys: Sequence[int | str]) -> None:
-        """Remove points by their numbers."""
         from qdrant_client import models
 
         for start in range(0, len(keys), self.settings.batch):
@@ -162,7 +159,7 @@ class Qdrant:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def count(self, model: str, *, versions: Sequence[int] | None = None, collection: int | None = None) -> int:
-        """How many points there are, exactly."""
+        """The exact number of points."""
         which = self._filter(versions=versions, collections=None if collection is None else [collection])
         name = self.name_of(model)
         try:
@@ -174,7 +171,7 @@ class Qdrant:
     async def scroll(
         self, model: str, *, start: int | str, most: int, collection: int | None = None
     ) -> tuple[list[StoredPoint], int | str | None]:
-        """Points in the order of their numbers, from one on; and where the next page begins, if there is one."""
+        """Points in the order of their ids from `start` on, and the id at which the next page begins, if there is one."""
         which = self._filter(collections=[collection]) if collection is not None else None
         name = self.name_of(model)
         try:
@@ -192,7 +189,7 @@ class Qdrant:
     async def nearest(
         self, model: str, vector: list[float], *, collections: Sequence[int], most: int
     ) -> list[tuple[int, float]]:
-        """The nearest points of some collections of ours, the best first: number and cosine."""
+        """The nearest points of some collections, the best first: id and cosine."""
         which, name = self._filter(collections=collections), self.name_of(model)
         seconds = self.settings.search_timeout.total_seconds()
         try:
@@ -231,14 +228,14 @@ class Qdrant:
         from qdrant_client import AsyncQdrantClient
 
         if self._client is None:
-            with warnings.catch_warnings():  # that a key goes over http is the choice of who has set both
+            with warnings.catch_warnings():  # about a key sent over http: the operator has set both
                 warnings.simplefilter("ignore")
                 self._client = AsyncQdrantClient(
                     url=self.settings.url,
                     api_key=self.settings.key.get_secret_value() if self.settings.key else None,
                     prefer_grpc=False,
                     timeout=max(1, round(self.settings.timeout.total_seconds())),
-                    check_compatibility=False,  # it would ask while it is made, and block the loop
+                    check_compatibility=False,  # the check would block the event loop
                 )
         return self._client
 
@@ -253,48 +250,48 @@ class Qdrant:
         except TimeoutError:
             raise self._away(f"did not answer within {patience:g} s") from None
         except ResourceExhaustedResponse as error:
-            raise RateLimited("Qdrant asks for patience.", retry_after=float(error.retry_after_s)) from None
+            raise RateLimited("Qdrant limits the rate of requests.", retry_after=float(error.retry_after_s)) from None
         except UnexpectedResponse as error:
-            raise self._judge(error.status_code or 0, error.content) from None
+            raise self._failure_of(error.status_code or 0, error.content) from None
         except ResponseHandlingException as error:
             if isinstance(error.source, ValueError):  # of pydantic
-                raise Transient("Qdrant answered with something that its client does not understand.") from None
+                raise Transient("Qdrant sent an answer that its client does not understand.") from None
             raise self._away(f"cannot be reached ({type(error.source).__name__})") from None
         except json.JSONDecodeError:
-            raise Transient("Qdrant answered with something that is no JSON, or broke off.") from None
+            raise Transient("Qdrant sent an answer that is incomplete, or is not JSON.") from None
 
     def _away(self, what: str) -> Unavailable:
         return Unavailable(f"Qdrant at {self.settings.url} {what}.")
 
-    def _judge(self, status: int, content: bytes) -> JobFailure:
-        said = _said(content)
+    def _failure_of(self, status: int, content: bytes) -> JobFailure:
+        said = _message(content)
         if status == 404:
-            return CollectionMissing(f"Qdrant does not have what was asked for{said}. It is made again.")
+            return CollectionMissing(f"Qdrant does not have the collection{said}. It is made again.")
         if status in (401, 403):
-            return self._away(f"does not let us in ({status}): set qdrant.key")
+            return self._away(f"refuses the key ({status}): check qdrant.key")
         if status == 429:
-            return RateLimited("Qdrant asks for patience.")
+            return RateLimited("Qdrant limits the rate of requests.")
         if status in IN_TROUBLE:
-            return self._away(f"is in trouble ({status}{said})")
+            return self._away(f"is unavailable ({status}{said})")
         if status >= 500:
             return Transient(f"Qdrant failed ({status}{said}).")
-        return Permanent(f"Qdrant refuses what was sent to it ({status}{said}).")
+        return Permanent(f"Qdrant rejects the request ({status}{said}).")
 
 
 def open_qdrant(settings: QdrantSettings) -> Qdrant | None:
-    """None when there is no address of one."""
+    """A client, or None if `qdrant.url` is not set."""
     return Qdrant(settings) if settings.url else None
 
 
 def no_qdrant() -> RateLimited:
-    """For who needs one and has none."""
-    return Resting("No Qdrant is configured here: set qdrant.url.", retry_after=UNCONFIGURED)
+    """The failure of a job that needs Qdrant where none is configured."""
+    return Resting("Qdrant is not configured here: set qdrant.url.", retry_after=UNCONFIGURED)
 
 
-def _said(content: bytes) -> str:
-    """Its own words about what is wrong."""
+def _message(content: bytes) -> str:
+    """The error message of an answer."""
     try:
         error = json.loads(content)["status"]["error"]
     except (ValueError, KeyError, TypeError):
         return ""
-    return f": {str(error)[:SAID_MAX].rstrip('. ')}"
+    return f": {str(error)[:MESSAGE_MAX].rstrip('. ')}"

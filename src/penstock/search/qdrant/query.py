@@ -1,13 +1,13 @@
-"""A question to Qdrant, asked before the snapshot is taken, so that no connection waits for it.
+"""The query to Qdrant, sent before the snapshot is taken, so that no connection waits for it.
 
     qdrant_query = QdrantQuery(qdrant, query, depth)
     await qdrant_query.ask(vectors)                          # without a connection
     ids = qdrant_query.answered_here(model, snapshot, …)     # collections that PostgreSQL answers for
     ranking = await qdrant_query.confirmed(tx, model, …)     # of the others: what the snapshot shows
 
-Qdrant may return deleted or replaced versions: PostgreSQL decides what is live. More is asked for than is needed, and once
-more and deeper when too little of it is left. When Qdrant does not answer in time, PostgreSQL has all vectors: a collection of
-moderate size is searched exactly, a larger one by its words alone. For some seconds after that Qdrant is not asked.
+Qdrant may return deleted or replaced versions: PostgreSQL decides what is live. More is asked for than is needed, and
+once more and deeper when too few hits are left. When Qdrant does not answer in time, PostgreSQL has all vectors: a collection
+of moderate size is searched exactly, a larger one by its words alone. For some seconds after that Qdrant is not asked.
 """
 
 import time
@@ -33,24 +33,22 @@ QuestionVectors = Mapping[str, "NDArray[np.float32]"]  # the question by model
 
 MORE = 2  # times as many as are needed
 DEEPER = 20
-EXACT_UP_TO = 200_000  # chunks of all collections of a question that PostgreSQL looks through when it must
-REST = 5.0  # seconds without questions after one that was not answered
+EXACT_UP_TO = 200_000  # chunks of all collections of a question that PostgreSQL searches without an index
+REST = 5.0  # seconds without queries after one that was not answered
 
 fallbacks = counter(
     "penstock_search_fallbacks",
-    "Questions for which Qdrant did not answer in time: exact (PostgreSQL looked through the vectors), words (by words alone)",
+    "Searches for which Qdrant did not answer in time: exact (PostgreSQL compared all vectors), words (by words alone)",
     ("by",),
 )
 resting: WeakKeyDictionary[Qdrant, tuple[float, str]] = WeakKeyDictionary()  # until when, and why
 
 
 class TooFew(Exception):
-    """Of what was found too little is live or allowed: ask for more."""
+    """Too few of the chunks found are live and pass the filters: ask for more."""
 
 
 class QdrantQuery:
-    """Qdrant's answer to one question."""
-
     def __init__(self, qdrant: Qdrant | None, query: Query, depth: int) -> None:
         self.depth = depth
         self.fallback = ""
@@ -58,13 +56,13 @@ class QdrantQuery:
         self._query = query
         self._limit = MORE * depth
         self._found: dict[str, list[tuple[int, float]]] = {}
-        self._why = ""  # there is no answer
+        self._why = ""  # Qdrant did not answer
 
     def _ids(self, model: str) -> list[int]:
         return [each.id for each in self._query.collections if each.model == model and each.index == "qdrant"]
 
     async def ask(self, asked: QuestionVectors) -> None:
-        """The nearest of all collections that are searched there; what cannot be had is a fallback, and no failure."""
+        """Ask for the nearest chunks of all collections in Qdrant. Without an answer there is a fallback, not a failure."""
         for model, vector in asked.items():
             if ids := self._ids(model):
                 await self._ask(model, vector, ids)
@@ -76,7 +74,7 @@ class QdrantQuery:
     async def _ask(self, model: str, vector: "NDArray[np.float32]", ids: list[int]) -> None:
         self._found.pop(model, None)
         if self._qdrant is None:
-            self._why = "No Qdrant is configured here (qdrant.url)"
+            self._why = "Qdrant is not configured here (qdrant.url)"
             return
         until, why = resting.get(self._qdrant, (0.0, ""))
         if time.monotonic() < until:
@@ -99,9 +97,9 @@ class QdrantQuery:
             return own
         chunks = sum(snapshot.statistics[each].chunks for each in others)
         if chunks > EXACT_UP_TO and self._query.mode != "vectors":
-            self._fall_back("words", "what is there was found by its words alone")
+            self._fall_back("words", "the documents there were searched by words alone")
             return own
-        self._fall_back("exact", "PostgreSQL looked through the vectors instead")
+        self._fall_back("exact", "PostgreSQL compared all vectors instead")
         return own + others
 
     def _fall_back(self, by: str, what: str) -> None:
@@ -109,7 +107,7 @@ class QdrantQuery:
         self.fallback = f"{self._why}: {what}."
 
     async def confirmed(self, tx: Session, model: str, snapshot: Snapshot) -> Ranking | None:
-        """Of what was found there, what search sees in this snapshot; None if nobody was asked, or nobody answered."""
+        """The chunks that Qdrant found and that are live in this snapshot; None if Qdrant was not asked or did not answer."""
         import numpy as np
 
         found = self._found.get(model)
@@ -119,7 +117,7 @@ class QdrantQuery:
         live = await live_among(tx, versions, self._ids(model))
         keys = np.array([key for key, _ in found], dtype=np.int64)
         shown = only_live(keys, live, snapshot.allowed)
-        whole = len(found) < self._limit  # there was no more
+        whole = len(found) < self._limit  # Qdrant had no more
         if shown.sum() < self.depth and not whole and self._limit < DEEPER * self.depth:
             raise TooFew
         scores = np.array([score for _, score in found], dtype=np.float64)

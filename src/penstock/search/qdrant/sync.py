@@ -1,17 +1,16 @@
-"""The comparison of PostgreSQL and Qdrant, page by page in the order of versions: points that are missing, stale, orphaned.
+"""The comparison of PostgreSQL and Qdrant, page by page in the order of versions: vectors that are missing, stale or orphaned.
 
     diff = QdrantDiff(database, qdrant, "static")
     page = await diff.compare(BEFORE_ALL)        # both sides, up to page.upto
     await diff.fix(page)                         # PostgreSQL is right
 
-PostgreSQL is read first: what must have points by then has had them counted before, so what Qdrant does not show later was
-lost. What Qdrant shows beyond that is checked again right before it is removed. After writing a point, PostgreSQL is asked
+PostgreSQL is read first: a version that is wanted by then was counted in Qdrant before, so a vector that is missing later was
+lost. A vector that is not wanted is checked again right before it is removed. After writing vectors, PostgreSQL is asked
 again: the version may have been deleted concurrently. No connection is held during a call.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.database import Database, Session, statements
@@ -28,8 +27,8 @@ sql = statements(__file__)
 
 VERSIONS = 500  # of PostgreSQL in a page
 POINTS = 2_000  # of Qdrant in a call
-FOREIGN = 50_000  # points with ids that are not ours, in a page
-BEFORE_ALL = -1  # before the first version, and before points that look like those of version 0
+FOREIGN = 50_000  # points with foreign ids, in a page
+BEFORE_ALL = -1  # before the first version, also before points with keys of version 0
 READ = 1_000  # vectors that are read from PostgreSQL in one statement
 
 # -- the side of PostgreSQL ---------------------------------------------------------------------------------------
@@ -37,7 +36,7 @@ READ = 1_000  # vectors that are read from PostgreSQL in one statement
 
 @dataclass(frozen=True, slots=True)
 class WantedVersion:
-    """A version that must have points: one for each of its chunks."""
+    """A version that must have vectors in Qdrant: one for each of its chunks."""
 
     version: int
     chunks: int
@@ -59,25 +58,25 @@ class ChunkRange:
 async def list_wanted(
     session: Session, model: str, *, after: int, most: int, collection: int | None = None
 ) -> list[WantedVersion]:
-    """Versions that must have points, by their numbers."""
+    """Versions that must have vectors in Qdrant, by id."""
     rows = await sql.list_wanted(session, model=model, after=after, most=most, collection=collection)
     return [WantedVersion(**row) for row in rows]
 
 
 async def wanted_among(session: Session, model: str, versions: Sequence[int]) -> set[int]:
-    """Those of these versions that must have points, at this moment."""
+    """Those of these versions that must have vectors in Qdrant now."""
     rows = await sql.wanted_among(session, model=model, versions=list(versions))
     return {row["version"] for row in rows}
 
 
 async def kept_among(session: Session, model: str, versions: Sequence[int]) -> set[int]:
-    """Those of these versions that may have points, at this moment."""
+    """Those of these versions that may have vectors in Qdrant now."""
     rows = await sql.kept_among(session, model=model, versions=list(versions))
     return {row["id"] for row in rows}
 
 
 async def live_among(session: Session, versions: Sequence[int], collections: Sequence[int]) -> dict[int, int]:
-    """The chunks of each of these versions that search sees, in these collections."""
+    """The number of chunks of each of these versions that is live in these collections."""
     rows = await sql.live_among(session, versions=list(versions), collections=list(collections))
     return {row["version"]: row["chunks"] for row in rows}
 
@@ -85,7 +84,7 @@ async def live_among(session: Session, versions: Sequence[int], collections: Seq
 async def read_points(
     session: Session, model: str, runs: Sequence[ChunkRange], *, collection: int, tenant: str
 ) -> list[Point]:
-    """The points of some chunks, made of what PostgreSQL keeps."""
+    """The points of some chunks, from the vectors in PostgreSQL."""
     rows = await VectorTable(model).statement("read_points")(
         session,
         versions=[run.version for run in runs],
@@ -97,13 +96,13 @@ async def read_points(
 
 
 async def dimensions_of(session: Session, model: str) -> int | None:
-    """How many numbers the vectors of a model have here; None without any."""
+    """The dimensions of a model's vectors in PostgreSQL; None without any."""
     found: int | None = await VectorTable(model).statement("dimensions").value(session)
     return found
 
 
 def runs_of(version: int, ordinals: Sequence[int], *, most: int) -> Iterator[ChunkRange]:
-    """Ordinals, in order, as runs of at most so many."""
+    """Sorted ordinals as ranges of at most `most`."""
     start = previous = None
     for ordinal in ordinals:
         if start is None or previous is None:
@@ -117,7 +116,7 @@ def runs_of(version: int, ordinals: Sequence[int], *, most: int) -> Iterator[Chu
 
 
 def only_live(keys: "NDArray[np.int64]", live: dict[int, int], allowed: Sequence[int] | None) -> "NDArray[np.bool_]":
-    """Which of these chunks search may show."""
+    """Which of these chunks are live and pass the filters."""
     import numpy as np
 
     passed = None if allowed is None else set(allowed)
@@ -135,7 +134,7 @@ def only_live(keys: "NDArray[np.int64]", live: dict[int, int], allowed: Sequence
 
 @dataclass(frozen=True, slots=True)
 class Discrepancy:
-    """A version whose points are not as they must be."""
+    """A version whose vectors in Qdrant are missing or stale."""
 
     wanted: WantedVersion
     missing: Sequence[int]  # ordinals
@@ -148,7 +147,7 @@ class Discrepancy:
 
 @dataclass(slots=True)
 class DiffPage:
-    """The differences up to and with version `upto`; None: it was the last page."""
+    """The differences up to and including version `upto`, which is None on the last page."""
 
     upto: int | None
     versions: int = 0
@@ -174,7 +173,7 @@ class DiffPage:
 
 
 class QdrantDiff:
-    """The points of one model; with a collection, only those."""
+    """The comparison of one model's vectors, of all collections or of one."""
 
     def __init__(self, database: Database, qdrant: Qdrant, model: str, collection: int | None = None) -> None:
         self._database = database
@@ -183,9 +182,10 @@ class QdrantDiff:
         self._collection = collection
 
     async def compare(self, after: int) -> DiffPage:
-        """The versions behind `after`, on both sides."""
-        list_page = partial(list_wanted, model=self._model, after=after, most=VERSIONS, collection=self._collection)
-        wanted = await self._database.pool.repeat(list_page)
+        """Compare a page of versions after `after`."""
+        wanted = await self._database.pool.repeat(
+            list_wanted, model=self._model, after=after, most=VERSIONS, collection=self._collection
+        )
         seen, end = await self._scroll(after)
         ends = [end, wanted[-1].version if len(wanted) == VERSIONS else None]
         upto = min((each for each in ends if each is not None), default=None)
@@ -204,7 +204,7 @@ class QdrantDiff:
         return page
 
     async def _scroll(self, after: int) -> tuple[list[StoredPoint], int | None]:
-        """Points behind a version, of whole versions; and the last of those, None at the end."""
+        """Points after a version, of whole versions; and the last of those versions, None at the end."""
         seen: list[StoredPoint] = []
         start: int | str = chunk_key(after + 1, 0)
         while True:
@@ -225,7 +225,7 @@ class QdrantDiff:
     def _compare_page(
         self, page: DiffPage, wanted: Sequence[WantedVersion], there: dict[int, dict[int, StoredPoint]]
     ) -> None:
-        """What must be there; it leaves in `there` what nobody has asked for."""
+        """Compare the wanted versions, and leave the others in `there`."""
         for each in wanted:
             points = there.pop(each.version, {})
             page.versions += 1
@@ -242,10 +242,9 @@ class QdrantDiff:
                 page.lacking.append(Discrepancy(each, missing, stale))
 
     async def _ask_about(self, page: DiffPage, there: dict[int, dict[int, StoredPoint]]) -> None:
-        """Of a version that search does not see, PostgreSQL says whether somebody is at work on it."""
+        """Find the orphans among the versions that are not wanted: those that no job is about to publish."""
         if there:
-            ask = partial(kept_among, model=self._model, versions=sorted(there))
-            kept = await self._database.pool.repeat(ask)
+            kept = await self._database.pool.repeat(kept_among, model=self._model, versions=sorted(there))
             page.orphans += [
                 chunk_key(version, ordinal)
                 for version, points in sorted(there.items())
@@ -253,10 +252,10 @@ class QdrantDiff:
                 for ordinal in sorted(points)
             ]
 
-    # -- putting it right ---------------------------------------------------------------------------------------------
+    # -- repair ----------------------------------------------------------------------------------------------
 
     async def fix(self, page: DiffPage) -> None:
-        """Write what is missing or stale, remove what is nobody's; each is asked about once more right before."""
+        """Write what is missing or stale, and remove orphans. PostgreSQL is asked again right before each."""
         if page.lacking:
             await self._write(page.lacking)
         if page.orphans:
@@ -265,36 +264,37 @@ class QdrantDiff:
     async def _write(self, lacking: Sequence[Discrepancy]) -> None:
         versions = [each.wanted.version for each in lacking]
         repeat = self._database.pool.repeat
-        still = await repeat(partial(wanted_among, model=self._model, versions=versions))
-        dimensions = await repeat(partial(dimensions_of, model=self._model))
+        still = await repeat(wanted_among, model=self._model, versions=versions)
+        dimensions = await repeat(dimensions_of, model=self._model)
         if dimensions is None:
-            raise Transient(f"There are no vectors of the model {self._model} in PostgreSQL.")
+            raise Transient(f"PostgreSQL has no vectors of the model {self._model}.")
         await self._qdrant.prepare(self._model, dimensions)
         for each in lacking:
             if each.wanted.version in still:
                 for runs in _in_reads(runs_of(each.wanted.version, each.ordinals, most=READ)):
                     await self._qdrant.upsert(self._model, await self.read(each.wanted, runs))
-        kept = await repeat(partial(kept_among, model=self._model, versions=versions))
-        if gone := sorted(still - kept):  # removed while we wrote
+        kept = await repeat(kept_among, model=self._model, versions=versions)
+        if gone := sorted(still - kept):  # removed during the writes
             await self._qdrant.delete_versions(self._model, gone)
 
     async def read(self, wanted: WantedVersion, runs: Sequence[ChunkRange]) -> list[Point]:
-        """Points of a version, as PostgreSQL has them."""
-        read = partial(read_points, model=self._model, runs=runs, collection=wanted.collection, tenant=wanted.tenant)
-        return await self._database.pool.repeat(read)
+        """Points of a version, from PostgreSQL."""
+        return await self._database.pool.repeat(
+            read_points, model=self._model, runs=runs, collection=wanted.collection, tenant=wanted.tenant
+        )
 
     async def _remove(self, page: DiffPage) -> None:
-        """A point of a version that search sees is here because it is behind its last chunk, which does not change."""
+        """Remove orphans. An orphan of a wanted version stands after its last chunk, whose position does not change."""
         versions, repeat = page.orphaned_versions, self._database.pool.repeat
-        kept = await repeat(partial(kept_among, model=self._model, versions=versions))
-        wanted = await repeat(partial(wanted_among, model=self._model, versions=versions))
+        kept = await repeat(kept_among, model=self._model, versions=versions)
+        wanted = await repeat(wanted_among, model=self._model, versions=versions)
         at_work = kept - wanted
         doomed = [key for key in page.orphans if isinstance(key, str) or split_key(key)[0] not in at_work]
         await self._qdrant.delete_points(self._model, doomed)
 
 
 def _in_reads(runs: Iterator[ChunkRange]) -> Iterator[list[ChunkRange]]:
-    """Runs in groups of at most so many chunks."""
+    """Ranges in groups of at most READ chunks."""
     group: list[ChunkRange] = []
     size = 0
     for run in runs:

@@ -1,5 +1,5 @@
 -- name: wanted
--- A fragment: what search sees, and what it would see if it were restored.
+-- A fragment: live versions, and deleted ones that can be restored.
 select document.live_id as version, document.id as document, document.name, document.tenant, document.collection_id as collection
 from penstock.documents as document where document.live_id is not null
 union all

@@ -1,15 +1,15 @@
-"""`/api/collections`: create, list, show with count_documents, rename and change, delete."""
+"""`/api/collections`: create, list, show with counts of documents, rename and change, delete, restore."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock import documents
-from penstock.documents import Collection
-from penstock.web.dependencies import Admins, CollectionName, Limit, Page, Reads, Writes, cut
+from penstock.documents import Collection, CollectionDeletion
+from penstock.web.dependencies import Admins, CollectionName, Limit, Page, Reads, RemoveNow, Writes, cut
 from penstock.web.middleware.errors import RESPONSES
 
 routes = APIRouter(prefix="/api/collections", tags=["collections"], responses=RESPONSES)
@@ -95,8 +95,22 @@ async def change_collection(caller: Admins, collection: CollectionName, body: Co
     return changed
 
 
-@routes.delete("/{collection}", status_code=204)
-async def delete_collection(caller: Admins, collection: CollectionName) -> None:
-    """Delete it with all of its documents."""
-    await documents.delete_collection(caller.app, collection, tenant=caller.tenant)
+@routes.delete("/{collection}", status_code=202)
+async def delete_collection(caller: Admins, collection: CollectionName, now: RemoveNow = False) -> CollectionDeletion:
+    """Delete it with all of its documents; it can be restored until `restorable_until`."""
+    deleted = await documents.delete_collection(
+        caller.app, collection, by=caller.principal.name, now=now, tenant=caller.tenant
+    )
     caller.product.notifier.notify()
+    return deleted
+
+
+@routes.post("/{collection}/restore", status_code=202)
+async def restore_collection(
+    caller: Admins, collection: Annotated[str, Path(description="The collection's name.")]
+) -> Collection:
+    """Bring back a deleted collection and the documents that were deleted with it; possible until `restorable_until`."""
+    caller.needs_all_collections("restore one")
+    restored = await documents.restore_collection(caller.app, collection, tenant=caller.tenant)
+    caller.product.notifier.notify()
+    return restored

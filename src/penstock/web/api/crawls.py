@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from penstock.errors import NotFound
 from penstock.knowledge import crawl
 from penstock.knowledge.crawl import Crawl, CrawlPage, CrawlState, PageState
-from penstock.web.dependencies import AfterNumber, Caller, Limit, Page, Reads, Storable, Why, Writes, cut
+from penstock.web.dependencies import AfterNumber, Limit, Page, Reads, Storable, Why, Writes, cut
 from penstock.web.middleware.errors import RESPONSES
 
 routes = APIRouter(prefix="/api/crawls", tags=["crawls"], responses=RESPONSES)
@@ -53,7 +53,7 @@ async def begin_crawl(caller: Writes, body: NewCrawl, response: Response) -> Sta
     )
     caller.product.notifier.notify()
     response.headers["Location"] = f"/api/crawls/{begun.id}"
-    found = await _find(caller, begun.id)
+    found = await show_crawl(caller, begun.id)
     return StartedCrawl(
         id=found.id, created=begun.created, url=found.url, collection=found.collection, state=found.state
     )
@@ -86,7 +86,10 @@ async def list_crawls(
 @routes.get("/{id}")
 async def show_crawl(caller: Reads, id: CrawlId) -> Crawl:  # noqa: A002
     """One crawl, with its pages counted."""
-    return await _find(caller, id)
+    found = await crawl.show_crawl(caller.app, id, tenant=caller.tenant)
+    if not caller.principal.sees(found.collection_id):
+        raise NotFound(f"There is no crawl {id}.")
+    return found
 
 
 @routes.get("/{id}/pages")
@@ -99,7 +102,7 @@ async def list_crawl_pages(
     limit: Limit = 100,
 ) -> Page[CrawlPage, int]:
     """Its pages in the order in which they were found: which document each became, or why none."""
-    await _find(caller, id)
+    await show_crawl(caller, id)
     pages = await crawl.list_crawl_pages(caller.app, id, state=state, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(pages, limit, lambda each: each.id)
 
@@ -107,21 +110,14 @@ async def list_crawl_pages(
 @routes.get("/{id}/why")
 async def explain_crawl(caller: Reads, id: CrawlId) -> Why:  # noqa: A002
     """Why a crawl is where it is."""
-    await _find(caller, id)
+    await show_crawl(caller, id)
     return caller.answer(await crawl.explain_crawl(caller.app, id, tenant=caller.tenant))
 
 
 @routes.post("/{id}/stop", status_code=202)
 async def stop_crawl(caller: Writes, id: CrawlId) -> Crawl:  # noqa: A002
     """Stop a crawl; what it has taken stays."""
-    await _find(caller, id)
+    await show_crawl(caller, id)
     await crawl.stop_crawl(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()
-    return await _find(caller, id)
-
-
-async def _find(caller: Caller, number: int) -> Crawl:
-    found = await crawl.show_crawl(caller.app, number, tenant=caller.tenant)
-    if not caller.principal.sees(found.collection_id):
-        raise NotFound(f"There is no crawl {number}.")
-    return found
+    return await show_crawl(caller, id)

@@ -9,18 +9,6 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock import documents
-from penstock.documents import (
-    BulkDeletion,
-    ChunkText,
-    Document,
-    DocumentStatus,
-    Event,
-    PageText,
-    Receipt,
-    Version,
-    check_document_name,
-    no_such_collection,
-)
 from penstock.errors import NotFound
 from penstock.web.dependencies import (
     AfterNumber,
@@ -30,6 +18,7 @@ from penstock.web.dependencies import (
     Limit,
     Page,
     Reads,
+    RemoveNow,
     Why,
     Writes,
     cut,
@@ -48,43 +37,43 @@ async def list_documents(
     *,
     collection: Annotated[str | None, Query(description="Only of this collection.")] = None,
     status: Annotated[
-        DocumentStatus | None, Query(description="Only in this status; deleted ones are listed only so.")
+        documents.DocumentStatus | None, Query(description="Only in this status; deleted ones are listed only so.")
     ] = None,
     parent: Annotated[int | None, Query(ge=1, lt=2**63, description="Only members of this one.")] = None,
     after: AfterNumber = 0,
     limit: Limit = 100,
-) -> Page[Document, int]:
+) -> Page[documents.Document, int]:
     """Documents by number."""
     found = await _list(caller, collection, status=status, parent=parent, after=after, most=limit + 1)
     return cut(found, limit, lambda each: each.id)
 
 
-async def _list(caller: Caller, collection: str | None, *, most: int, **wanted: Any) -> list[Document]:
+async def _list(caller: Caller, collection: str | None, *, most: int, **wanted: Any) -> list[documents.Document]:
     """Of one collection or of all; with a key for some, one page of each of these is as good as one of all."""
     names: list[str | None] = [collection]
     if caller.principal.collections is not None:
         names = [each.name for each in await caller.collections() if collection in {None, each.name}]
         if collection is not None and not names:
-            raise no_such_collection(collection)
-    found: list[Document] = []
+            raise documents.no_such_collection(collection)
+    found: list[documents.Document] = []
     for name in names:
         found += await documents.list_documents(caller.app, collection=name, most=most, tenant=caller.tenant, **wanted)
     return sorted(found, key=lambda each: each.id)[:most]
 
 
 @routes.get("/{id}")
-async def show_document(caller: Reads, id: DocumentId) -> Document:  # noqa: A002
+async def show_document(caller: Reads, id: DocumentId) -> documents.Document:  # noqa: A002
     """One document."""
     return await documents.show_document(caller.app, id, tenant=caller.tenant)
 
 
 @named_routes.get("/{name:path}")
-async def find_document(caller: Reads, collection: CollectionName, name: str) -> Document:
+async def find_document(caller: Reads, collection: CollectionName, name: str) -> documents.Document:
     """One document, by its name."""
-    name = check_document_name(name)
+    name = documents.check_document_name(name)
     found = await documents.find_document(caller.app, f"{collection}/{name}", tenant=caller.tenant)
     if (found.collection, found.name) != (collection, name):  # a name may have slashes itself
-        raise NotFound(f"There is no document {name} in the collection {collection}.")
+        raise NotFound(f"Document {name} does not exist in collection {collection}.")
     return found
 
 
@@ -108,7 +97,7 @@ async def list_pages(
     id: DocumentId,  # noqa: A002
     after: AfterNumber = 0,
     limit: Limit = 100,
-) -> Page[PageText, int]:
+) -> Page[documents.PageText, int]:
     """The text page by page."""
     found = await documents.list_pages(caller.app, id, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(found, limit, lambda each: each.number)
@@ -120,7 +109,7 @@ async def list_chunks(
     id: DocumentId,  # noqa: A002
     after: AfterNumber = -1,
     limit: Limit = 100,
-) -> Page[ChunkText, int]:
+) -> Page[documents.ChunkText, int]:
     """The parts that search finds, in their order."""
     found = await documents.list_chunks(caller.app, id, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(found, limit, lambda each: each.number)
@@ -132,7 +121,7 @@ async def list_versions(
     id: DocumentId,  # noqa: A002
     after: AfterNumber = 0,
     limit: Limit = 100,
-) -> Page[Version, int]:
+) -> Page[documents.Version, int]:
     """All versions that there were, oldest first. Their bytes are at `…/content?version=N`."""
     found = await documents.list_versions(caller.app, id, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(found, limit, lambda each: each.number)
@@ -145,13 +134,13 @@ async def explain_document(caller: Reads, id: DocumentId) -> Why:  # noqa: A002
 
 
 @routes.get("/{id}/history")
-async def show_history(caller: Reads, id: DocumentId) -> list[Event]:  # noqa: A002
+async def show_history(caller: Reads, id: DocumentId) -> list[documents.Event]:  # noqa: A002
     """What happened to it, the oldest first."""
     return await documents.list_events(caller.app, id, tenant=caller.tenant)
 
 
 @routes.post("/{id}/retry", status_code=202)
-async def retry_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A002
+async def retry_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
     """Try a failed document again."""
     changed = await documents.retry_document(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()
@@ -159,7 +148,7 @@ async def retry_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A
 
 
 @routes.post("/{id}/cancel", status_code=202)
-async def cancel_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A002
+async def cancel_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
     """Stop preparing a document; it is failed then, with that as the reason."""
     changed = await documents.cancel_document(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()
@@ -167,15 +156,21 @@ async def cancel_document(caller: Writes, id: DocumentId) -> Document:  # noqa: 
 
 
 @routes.post("/{id}/dismiss")
-async def dismiss_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A002
+async def dismiss_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
     """Take a document that could not be read off the list of unread documents; it stays failed."""
     return await documents.dismiss_document(caller.app, id, by=caller.principal.name, tenant=caller.tenant)
 
 
 @routes.delete("/{id}", status_code=202)
-async def delete_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A002
-    """Take it out of search and lists at once, with its members; the bytes follow later."""
-    changed = await documents.delete_document(caller.app, id, by=caller.principal.name, tenant=caller.tenant)
+async def delete_document(
+    caller: Writes,
+    id: DocumentId,  # noqa: A002
+    now: RemoveNow = False,
+) -> documents.Document:
+    """Take it out of search and lists at once, with its members; they can be restored until `restorable_until`."""
+    if now:
+        caller.needs_scope("admin")
+    changed = await documents.delete_document(caller.app, id, by=caller.principal.name, now=now, tenant=caller.tenant)
     caller.product.notifier.notify()
     return changed
 
@@ -189,7 +184,7 @@ class DeletionFilter(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     collection: str
-    status: DocumentStatus | None = None
+    status: documents.DocumentStatus | None = None
     metadata: dict[str, Any] | None = Field(None, description="Only documents whose metadata contain this.")
     media_types: list[str] = Field(default=[], max_length=100)
     since: datetime | None = Field(None, description="Only documents that came at this time or later.")
@@ -197,14 +192,19 @@ class DeletionFilter(BaseModel):
     name_glob: str | None = Field(
         None, max_length=1024, description="Only names like this: * is any text, ? any one character."
     )
-    all: bool = Field(False, description="Without any condition, this must be said.")
+    all: bool = Field(False, description="All documents of the collection; required when there is no condition.")
     limit: int = Field(1000, ge=1, le=1000, description="Documents that are deleted at once; ask again for the rest.")
     reason: str = Field("deleted by a filter", max_length=1000, description="For the receipts.")
+    now: bool = Field(
+        False, description="Remove them at once, without a chance to restore them; needs the admin scope."
+    )
 
 
 @deletion_routes.post("/documents/delete", status_code=202)
-async def delete_documents(caller: Writes, wanted: DeletionFilter) -> BulkDeletion:
-    """Delete the documents of a collection that match, with what is inside of them."""
+async def delete_documents(caller: Writes, wanted: DeletionFilter) -> documents.BulkDeletion:
+    """Delete the documents of a collection that match, with their members."""
+    if wanted.now:
+        caller.needs_scope("admin")
     await caller.find_collection(wanted.collection)
     done = await documents.delete_matching(
         caller.app,
@@ -221,6 +221,7 @@ async def delete_documents(caller: Writes, wanted: DeletionFilter) -> BulkDeleti
         most=wanted.limit,
         by=caller.principal.name,
         reason=wanted.reason,
+        now=wanted.now,
         tenant=caller.tenant,
     )
     caller.product.notifier.notify()
@@ -228,22 +229,22 @@ async def delete_documents(caller: Writes, wanted: DeletionFilter) -> BulkDeleti
 
 
 @deletion_routes.post("/documents/{id}/restore", status_code=202)
-async def restore_document(caller: Writes, id: DocumentId) -> Document:  # noqa: A002
-    """Bring back a deleted document and what was deleted with it, while documents.restore_within lasts."""
+async def restore_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
+    """Bring back a deleted document and what was deleted with it; possible until `restorable_until`."""
     restored = await documents.restore_document(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()
     return restored
 
 
 @deletion_routes.get("/documents/{id}/receipt")
-async def show_receipt(caller: Reads, id: DocumentId) -> Receipt:  # noqa: A002
+async def show_receipt(caller: Reads, id: DocumentId) -> documents.Receipt:  # noqa: A002
     """What was removed of a deleted document."""
     return await documents.show_receipt(caller.app, id, tenant=caller.tenant)
 
 
 @deletion_routes.get("/receipts")
-async def list_receipts(caller: Reads, after: AfterNumber = 0, limit: Limit = 100) -> Page[Receipt, int]:
-    """Receipts by the numbers of their documents."""
+async def list_receipts(caller: Reads, after: AfterNumber = 0, limit: Limit = 100) -> Page[documents.Receipt, int]:
+    """Receipts by the ids of their documents."""
     caller.needs_all_collections("list receipts")
     found = await documents.list_receipts(caller.app, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(found, limit, lambda each: each.document)

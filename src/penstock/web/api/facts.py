@@ -12,7 +12,7 @@ from penstock.knowledge import facts
 from penstock.knowledge.facts import Entity, ExtractionStatus, FactHit, Question, ShownFact, find_facts, show_status
 from penstock.search import CollectionRef
 from penstock.web.api.search import choose
-from penstock.web.dependencies import AfterNumber, Caller, CollectionName, DocumentId, Limit, Page, Reads, Writes, cut
+from penstock.web.dependencies import AfterNumber, CollectionName, DocumentId, Limit, Page, Reads, Writes, cut
 from penstock.web.middleware.errors import RESPONSES
 
 routes = APIRouter(tags=["facts"], responses=RESPONSES)
@@ -65,9 +65,7 @@ async def search_facts(
 async def list_facts(caller: Reads, id: DocumentId, after: AfterNumber = 0, limit: Limit = 100) -> Page[ShownFact, int]:  # noqa: A002
     """What was read in a document."""
     await show_document(caller.app, id, tenant=caller.tenant)  # or there is none
-    found = await caller.app.database.pool.repeat(
-        lambda session: facts.list_facts(session, id, after=after, most=limit + 1)
-    )
+    found = await caller.app.database.pool.repeat(facts.list_facts, id, after=after, most=limit + 1)
     return cut(found, limit, lambda each: each.id)
 
 
@@ -82,7 +80,7 @@ async def list_entities(
     """The things that the facts of a collection are about."""
     chosen = await caller.find_collection(collection)
     found = await caller.app.database.pool.repeat(
-        lambda session: facts.list_entities(session, chosen.id, kind=kind, after=after, most=limit + 1)
+        facts.list_entities, chosen.id, kind=kind, after=after, most=limit + 1
     )
     return cut(found, limit, lambda each: each.id)
 
@@ -92,18 +90,14 @@ async def extract(caller: Writes, collection: CollectionName, body: ExtractionRe
     """Have documents read that were not read yet, or not wholly; 503 when there is no language model."""
     chosen = await caller.find_collection(collection)
     asked = await caller.product.facts.ask(chosen, again=body.again, keep=body.keep)
-    shown = await _status(caller, collection)
+    shown = await show_extraction(caller, collection)
     return StartedExtraction(**asdict(shown), asked=len(asked))
 
 
 @routes.get("/api/collections/{collection}/extraction")
 async def show_extraction(caller: Reads, collection: CollectionName) -> ExtractionStatus:
     """How far a collection is. Without a language model: what was read, by whichever."""
-    return await _status(caller, collection)
-
-
-async def _status(caller: Caller, collection: str) -> ExtractionStatus:
     chosen = await caller.find_collection(collection)
     extracting = caller.product.facts
     digest = extracting.config.digest if extracting.has_model else None
-    return await caller.app.database.pool.repeat(lambda session: show_status(session, chosen, digest))
+    return await caller.app.database.pool.repeat(show_status, chosen, digest)

@@ -12,15 +12,6 @@ from pydantic import BaseModel
 
 from penstock import engine
 from penstock.database import Session, all_tenants
-from penstock.engine import (
-    ScheduleState,
-    WorkerState,
-    find_schedules,
-    pause_schedule,
-    remove_schedule,
-    resume_schedule,
-    run_schedule,
-)
 from penstock.engine.limits import LimitState
 from penstock.engine.limits import close_breaker as close
 from penstock.engine.limits import list_limits as read_limits
@@ -48,11 +39,11 @@ class ScheduleRun(BaseModel):
 async def list_workers(
     caller: Reads,
     gone_within: Annotated[int, Query(ge=0, le=604_800, description="Also those that left in so many seconds.")] = 3600,
-) -> list[WorkerState]:
+) -> list[engine.WorkerState]:
     """Who works, and who left lately."""
     caller.needs_fleet()
     within = timedelta(seconds=gone_within)
-    return await caller.app.database.pool.repeat(lambda session: engine.list_workers(session, within))
+    return await caller.app.database.pool.repeat(engine.list_workers, within)
 
 
 @routes.get("/limits")
@@ -79,10 +70,10 @@ async def close_breaker(caller: Admins, limit: str) -> LimitState:
 
 
 @routes.get("/schedules")
-async def list_schedules(caller: Reads) -> list[ScheduleState]:
+async def list_schedules(caller: Reads) -> list[engine.ScheduleState]:
     """The schedules by name."""
     caller.needs_fleet()
-    return await caller.app.database.pool.repeat(find_schedules)
+    return await caller.app.database.pool.repeat(engine.find_schedules)
 
 
 @routes.post("/schedules/{schedule}/run", status_code=202)
@@ -90,7 +81,7 @@ async def run_now(caller: Admins, schedule: str, fairness_key: FairnessKey = Non
     """Put one job of it in now, whatever its rule says."""
     found = await _find(caller, schedule, fairness_key)
     async with caller.app.transaction() as tx:
-        number = await run_schedule(tx, found.name, found.fairness_key)
+        number = await engine.run_schedule(tx, found.name, found.fairness_key)
     if number is None:
         raise NotFound(f"There is no schedule {schedule} any more.")
     caller.product.notifier.notify()
@@ -98,15 +89,15 @@ async def run_now(caller: Admins, schedule: str, fairness_key: FairnessKey = Non
 
 
 @routes.post("/schedules/{schedule}/pause", status_code=202)
-async def pause_one(caller: Admins, schedule: str, fairness_key: FairnessKey = None) -> ScheduleState:
+async def pause_one(caller: Admins, schedule: str, fairness_key: FairnessKey = None) -> engine.ScheduleState:
     """Let it fire no more until it is resumed; the ticks of the pause do not count as missed."""
-    return await _change(caller, schedule, fairness_key, pause_schedule)
+    return await _change(caller, schedule, fairness_key, engine.pause_schedule)
 
 
 @routes.post("/schedules/{schedule}/resume", status_code=202)
-async def resume_one(caller: Admins, schedule: str, fairness_key: FairnessKey = None) -> ScheduleState:
+async def resume_one(caller: Admins, schedule: str, fairness_key: FairnessKey = None) -> engine.ScheduleState:
     """Go on with the next tick."""
-    return await _change(caller, schedule, fairness_key, resume_schedule)
+    return await _change(caller, schedule, fairness_key, engine.resume_schedule)
 
 
 @routes.delete("/schedules/{schedule}", status_code=204)
@@ -114,13 +105,13 @@ async def remove_one(caller: Admins, schedule: str, fairness_key: FairnessKey = 
     """Remove one that was added by a call or is retired; one that code declares has to go there."""
     found = await _find(caller, schedule, fairness_key)
     async with caller.app.transaction() as tx:
-        await remove_schedule(tx, found.name, found.fairness_key)
+        await engine.remove_schedule(tx, found.name, found.fairness_key)
     caller.product.notifier.notify()
 
 
 async def _change(
     caller: Caller, name: str, fairness_key: str | None, change: Callable[[Session, str, str], Awaitable[bool]]
-) -> ScheduleState:
+) -> engine.ScheduleState:
     found = await _find(caller, name, fairness_key)
     async with caller.app.transaction() as tx:
         await change(tx, found.name, found.fairness_key)
@@ -128,10 +119,10 @@ async def _change(
     return await _find(caller, found.name, found.fairness_key)
 
 
-async def _find(caller: Caller, name: str, fairness_key: str | None) -> ScheduleState:
+async def _find(caller: Caller, name: str, fairness_key: str | None) -> engine.ScheduleState:
     caller.needs_fleet()
     with all_tenants():
-        found = await caller.app.database.pool.repeat(lambda session: find_schedules(session, name, fairness_key))
+        found = await caller.app.database.pool.repeat(engine.find_schedules, name, fairness_key)
     if len(found) > 1:
         raise BadValue(f"Several fairness keys have a schedule {name}: name one by `fairness_key`.")
     if not found:

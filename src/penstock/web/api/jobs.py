@@ -196,9 +196,7 @@ async def list_jobs(
     """The live jobs by number. A page may have fewer than `limit` and still have a `next`: it looks at so many at a time."""
     caller.needs_fleet()
     wanted = JobFilter(state, kind, queue, fairness_key)
-    found = await caller.app.database.pool.repeat(
-        lambda session: inspect.list_jobs(session, wanted, after=after, most=limit)
-    )
+    found = await caller.app.database.pool.repeat(inspect.list_jobs, wanted, after=after, most=limit)
     jobs = [
         JobSummary.model_validate({**row, "progress": json.loads(row["progress"]) if row["progress"] else None})
         for row in found.jobs
@@ -210,10 +208,10 @@ async def list_jobs(
 async def show_job(caller: Reads, job: JobNumber) -> JobDetails:
     """One job, alive or from the history, with its attempts."""
     caller.needs_fleet()
-    found = await caller.app.database.pool.repeat(lambda session: find_job(session, job))
+    found = await caller.app.database.pool.repeat(find_job, job)
     if found is None:
         raise NotFound(f"There is no job {job}, neither alive nor in the history.")
-    why = await caller.app.database.pool.repeat(lambda session: inspect.explain_job(session, job))
+    why = await caller.app.database.pool.repeat(inspect.explain_job, job)
     return JobDetails.of(found, why.sentence)
 
 
@@ -259,9 +257,9 @@ async def list_lanes(caller: Reads) -> list[Lane]:
 async def list_causes(caller: Reads, limit: Limit = 100) -> list[Cause]:
     """Why jobs have died, the most frequent first."""
     caller.needs_fleet()
-    rows = await caller.app.database.pool.repeat(lambda session: dead_by_cause(session, limit))
+    rows = await caller.app.database.pool.repeat(dead_by_cause, limit)
     keys = {Selection(fingerprint=row["fingerprint"]).key: row["fingerprint"] for row in rows}
-    under_way = await caller.app.database.pool.repeat(lambda session: redrives_of(session, keys))
+    under_way = await caller.app.database.pool.repeat(redrives_of, keys)
     redrives = {
         keys[row["key"]]: {"redrive": row["id"], "redrive_progress": json.loads(row["progress"] or "null")}
         for row in under_way
@@ -273,9 +271,7 @@ async def list_causes(caller: Reads, limit: Limit = 100) -> list[Cause]:
 async def list_dead(caller: Reads, fingerprint: str, limit: Limit = 100) -> list[DeadJob]:
     """The dead jobs of one cause, the oldest first."""
     caller.needs_fleet()
-    rows = await caller.app.database.pool.repeat(
-        lambda session: dead_jobs(session, fingerprint=fingerprint, most=limit)
-    )
+    rows = await caller.app.database.pool.repeat(dead_jobs, fingerprint=fingerprint, most=limit)
     if not rows:
         raise NotFound(f"No job has died of {fingerprint}.")
     return [DeadJob.model_validate({**row, "error": json.loads(row["error"])}) for row in rows]

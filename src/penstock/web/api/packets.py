@@ -246,10 +246,10 @@ async def list_all(
     app = caller.app
     chosen = None if collection is None else (await caller.find_collection(collection)).id
     ids = await app.database.pool.repeat(
-        lambda session: list_packets(session, collection=chosen, after=after, most=limit + 1, tenant=caller.tenant)
+        list_packets, collection=chosen, after=after, most=limit + 1, tenant=caller.tenant
     )
     found = await documents.show_documents(app, ids, tenant=caller.tenant)
-    packets = await app.database.pool.repeat(lambda session: show_packets(session, ids, tenant=caller.tenant))
+    packets = await app.database.pool.repeat(show_packets, ids, tenant=caller.tenant)
     shown = [
         PacketDetails.of(each, packets[each.id])
         for each in found
@@ -265,9 +265,9 @@ async def show_packet(caller: Reads, id: PacketId) -> PacketDetails:  # noqa: A0
     if isinstance(id, WaitingPacket):
         return PacketDetails.of_message(id)
     document = await documents.show_document(app, id, tenant=caller.tenant)
-    packets = await app.database.pool.repeat(lambda session: show_packets(session, [id], tenant=caller.tenant))
+    packets = await app.database.pool.repeat(show_packets, [id], tenant=caller.tenant)
     if id not in packets:
-        raise NotFound(f"There is no packet {id}.")
+        raise NotFound(f"Packet {id} does not exist.")
     return PacketDetails.of(document, packets[id])
 
 
@@ -276,7 +276,7 @@ async def explain_packet(caller: Reads, id: PacketId) -> Why:  # noqa: A002
     """Why a packet is where it is."""
     if isinstance(id, WaitingPacket):
         job = id.job
-        told = await caller.app.database.pool.repeat(lambda session: explain_job(session, job))
+        told = await caller.app.database.pool.repeat(explain_job, job)
         found = replace(
             told,
             subject=joined(f"Packet {id.id} ({id.name}) is still a message:", told.subject),

@@ -18,7 +18,6 @@ import re
 import secrets
 import time
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -32,7 +31,7 @@ from penstock.engine.inspect import make_ready
 from penstock.errors import BadKey, BadMessage, BadRequest, BadValue, BodyTooLarge, NotFound, QueueFull, WrongState
 from penstock.product import Product
 from penstock.settings import Bytes, SourceSettings
-from penstock.sources import number_in, parse_object
+from penstock.sources import id_in, parse_object
 from penstock.web.dependencies import AfterNumber, Caller, Limit, Page, Reads, Signature, Writes, cut
 from penstock.web.middleware.errors import RESPONSES
 from penstock.web.middleware.request_body import check_head, pieces
@@ -94,7 +93,7 @@ class InboxMessage(BaseModel):
 async def list_sources(caller: Reads) -> list[SourceState]:
     """The sources of this tenant, by name."""
     caller.needs_all_collections("see sources")
-    rows = await caller.app.database.pool.repeat(partial(documents.list_sources, tenant=caller.tenant))
+    rows = await caller.app.database.pool.repeat(documents.list_sources, tenant=caller.tenant)
     known = {row["name"]: dict(row) for row in rows}
     chosen = {name: each for name, each in caller.app.settings.sources.items() if each.tenant == caller.tenant}
     found = []
@@ -119,7 +118,7 @@ async def list_messages(
     """Messages by number."""
     caller.needs_all_collections("see messages")
     rows = await caller.app.database.pool.repeat(
-        partial(documents.list_messages, tenant=caller.tenant, source=source, state=state, after=after, most=limit + 1)
+        documents.list_messages, tenant=caller.tenant, source=source, state=state, after=after, most=limit + 1
     )
     found = [InboxMessage.model_validate(row) for row in rows]
     return cut(found, limit, lambda each: each.id)
@@ -224,7 +223,7 @@ def _message(request: Request, chosen: SourceSettings, message_id: str, body: by
         given = message_id.encode("latin-1").decode()
     except UnicodeError:
         raise BadValue("Penstock-Message-Id is not UTF-8.") from None
-    number = given or number_in(payload, chosen.message_id_from)
+    number = given or id_in(payload, chosen.message_id_from)
     if not number:
         raise BadValue(
             f"The message has no number: send Penstock-Message-Id, or {chosen.message_id_from!r} in the body."

@@ -5,8 +5,7 @@ A stream belongs to its tenant and to no collection: a key that is limited to co
 
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -77,7 +76,7 @@ async def list_streams(
 ) -> Page[Stream, str]:
     """Streams by name."""
     caller.needs_all_collections("see streams")
-    found = await _ask(caller, partial(memos.list_streams, after=after, most=limit + 1, tenant=caller.tenant))
+    found = await caller.app.database.pool.repeat(memos.list_streams, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(found, limit, lambda each: each.name)
 
 
@@ -88,8 +87,8 @@ async def show_stream(caller: Reads, stream: StreamName) -> Stream:
     found = await _find(caller, stream)
     if found.job is None:
         return found
-    job = found.job
-    return replace(found, why=(await _ask(caller, lambda session: explain_job(session, job))).sentence)
+    why = await caller.app.database.pool.repeat(explain_job, found.job)
+    return replace(found, why=why.sentence)
 
 
 @routes.get("/streams/{stream}/messages")
@@ -99,7 +98,7 @@ async def list_stream_messages(
     """Its messages by number."""
     caller.needs_all_collections("see streams")
     found = await _find(caller, stream)
-    messages = await _ask(caller, partial(memos.list_messages, stream=found.id, after=after, most=limit + 1))
+    messages = await caller.app.database.pool.repeat(memos.list_messages, stream=found.id, after=after, most=limit + 1)
     return cut(messages, limit, lambda each: each.number)
 
 
@@ -138,17 +137,11 @@ async def list_memos(
         question = memos.MemoQuestion(q, caller.tenant, chosen, k, every)
         found = await memos.find_memos(caller.app.database, caller.product.models, question, caller.app.settings.memos)
         return Page(items=found, next=None)
-    found = await _ask(
-        caller,
-        partial(memos.list_memos, tenant=caller.tenant, stream=chosen, after=after, most=limit + 1, every=every),
+    found = await caller.app.database.pool.repeat(
+        memos.list_memos, tenant=caller.tenant, stream=chosen, after=after, most=limit + 1, every=every
     )
     return cut(found, limit, lambda each: each.id)
 
 
 async def _find(caller: Caller, name: str) -> Stream:
-    found: Stream = await _ask(caller, partial(memos.find_stream, name=name, tenant=caller.tenant))
-    return found
-
-
-async def _ask(caller: Caller, question: Any) -> Any:
-    return await caller.app.database.pool.repeat(question)
+    return await caller.app.database.pool.repeat(memos.find_stream, name, tenant=caller.tenant)

@@ -122,13 +122,13 @@ class Authenticator:
         # For a document that is not there, too: the answer is the same.
         check_link(signing.secrets, token, method=method, document=document, tenant=tenant or "", now=signing.now)
         if tenant is None:
-            raise NotFound(f"There is no document {document}.")
+            raise NotFound(f"Document {document} does not exist.")
         return Principal(tenant, frozenset({"read"}), "a link")
 
     def _local(self, scope: Scope, headers: Headers) -> Principal:
         """Without a key: only from here, to here, and from no page of another site."""
         if not self.keyless:
-            raise BadKey("A key is needed: send `Authorization: Bearer pk_…`. `penstock key create` makes one.")
+            raise BadKey("A key is needed: send `Authorization: Bearer pk_…`. `penstock keys create` makes one.")
         client = scope.get("client")
         if client is not None and not is_loopback(client[0]):
             raise BadKey("Without a key, only this machine may ask: send `Authorization: Bearer pk_…`.")
@@ -157,7 +157,6 @@ def _is_signed(scope: Scope) -> bool:
 
 
 def is_open(path: str) -> bool:
-    """Whether an address needs no authentication."""
     return path in OPEN or path.startswith(OPEN_BELOW)
 
 

@@ -260,8 +260,6 @@ class SearchSlots:
 
 
 class SearchSlot:
-    """One running search."""
-
     def __init__(self, slots: SearchSlots) -> None:
         self._slots: SearchSlots | None = slots
         self._began = time.monotonic()

@@ -207,7 +207,6 @@ class Form:
             yield found
 
     async def text(self, part: Part) -> str:
-        """A field's value."""
         value = bytearray()
         async for piece in self.content():
             value += piece

@@ -97,7 +97,6 @@ def fairness_key(parts: Sequence[tuple[str, float, str]], label: str) -> Markup:
 
 
 def level(value: float, most: float, label: str, tone: str = "") -> Markup:
-    """How much of something is used."""
     part = 0 if most <= 0 else min(1.0, value / most)
     return Markup(
         '<svg class="level {}" viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label="{}">'

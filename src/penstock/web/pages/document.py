@@ -25,8 +25,6 @@ View = Literal["pages", "chunks", "history", "versions", "facts"]
 
 @dataclass(frozen=True, slots=True)
 class TimelineItem:
-    """Something on the timeline."""
-
     at: datetime
     word: str
     tone: str = ""
@@ -51,7 +49,7 @@ async def show_document(
     why = await documents.explain_document(app, id, tenant=tenant)
     job = await _job(caller, document)
     events = await documents.list_events(app, id, most=200, tenant=tenant)
-    packets = await app.database.pool.repeat(lambda session: show_packets(session, [id], tenant=tenant))
+    packets = await app.database.pool.repeat(show_packets, [id], tenant=tenant)
     members = await documents.list_documents(app, parent=id, most=100, tenant=tenant)
     live = document.live_id is not None
     return show(
@@ -76,7 +74,7 @@ async def show_document(
         if document.status != "deleted"
         else [],
         members=members,
-        restorable=bool(app.settings.documents.restore_within),
+        restorable=document.restorable_until is not None,
         packet=packets.get(id),
     )
 
@@ -98,7 +96,7 @@ async def _job(caller: Caller, document: Document) -> dict[str, Any] | None:
     number = document.job
     if number is None:
         return None
-    return await caller.app.database.pool.repeat(lambda session: find_job(session, number))
+    return await caller.app.database.pool.repeat(find_job, number)
 
 
 def _trace(caller: Caller, job: Mapping[str, Any] | None) -> str:

@@ -107,7 +107,7 @@ async def show_fleet(caller: Reads, request: Request) -> Response:
     workers = await fleet.list_workers(caller, gone_within=3600)
     pooled = caller.app.database.endpoint.address.pooled
     need = connections_needed(caller.app.settings.pool.size, pooled=pooled)
-    budget = await caller.app.database.pool.repeat(lambda session: read_budget(session, need, pooled=pooled))
+    budget = await caller.app.database.pool.repeat(read_budget, need, pooled=pooled)
     return show(request, caller, "fleet.html", workers=workers, budget=budget, limits=await fleet.list_limits(caller))
 
 

@@ -18,13 +18,11 @@ from fastapi import APIRouter, Request, Response
 from penstock.database import all_tenants
 from penstock.documents import (
     SHOWN_TO,
-    STATES,
     Document,
     DocumentFilter,
     MinuteBucket,
     Waiting,
     browse,
-    count_documents,
     read_minutes,
     waiting_now,
 )
@@ -47,8 +45,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TenantOverview:
-    """The part of a tenant."""
-
     hour: list[MinuteBucket]
     waiting: list[Waiting]
     failures: list[Document]
@@ -57,8 +53,6 @@ class TenantOverview:
 
 @dataclass(frozen=True, slots=True)
 class FleetOverview:
-    """The part for operators."""
-
     findings: list[Finding]
     workers: list[WorkerState]
 
@@ -68,7 +62,7 @@ class OverviewCache:
 
     def __init__(self) -> None:
         self.tenants: SharedCache[TenantOverview] = SharedCache(1.0)
-        # The count of what is not ready takes longer the more of it there is: only the first viewer waits for it.
+        # The count of what is not ready takes longer the more of it there is, to a bound: only the first viewer waits for it.
         self.statuses: SharedCache[dict[str, int]] = SharedCache(1.0, stale=600.0)
         self.days: SharedCache[list[MinuteBucket]] = SharedCache(10.0, stale=600.0)
         self.fleet: SharedCache[FleetOverview] = SharedCache(2.0, stale=60.0)
@@ -80,7 +74,7 @@ async def show_overview(caller: Reads, request: Request) -> Response:
     cache: OverviewCache = request.app.state.overview_cache
     viewer = (caller.principal.tenant, caller.principal.collections)
     glance = await cache.tenants.get(viewer, partial(_read_tenant, caller))
-    statuses = await cache.statuses.get(viewer, partial(_count, caller))
+    statuses = await cache.statuses.get(viewer, caller.count_documents)
     day = await cache.days.get(viewer, partial(_read_day, caller))
     fleet = await cache.fleet.get("fleet", partial(read_fleet, caller)) if caller.runs_fleet else None
     return show(
@@ -109,13 +103,6 @@ async def _read_tenant(caller: Caller) -> TenantOverview:
         failed.documents,
         len(await caller.collections()),
     )
-
-
-async def _count(caller: Caller) -> dict[str, int]:
-    if caller.principal.collections is None:
-        return await count_documents(caller.app, tenant=caller.tenant)
-    each = [await count_documents(caller.app, one.name, tenant=caller.tenant) for one in await caller.collections()]
-    return {state: sum(one[state] for one in each) for state in STATES}
 
 
 async def _read_day(caller: Caller) -> list[MinuteBucket]:

@@ -223,22 +223,18 @@ def kind(media_type: str | None) -> str:
 
 
 def pretty(value: Any) -> str:
-    """JSON as a person reads it."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
 def reason(error: Mapping[str, Any] | None) -> str:
-    """The sentence of a failure."""
     return str((error or {}).get("message") or "")
 
 
 def cause(error: Mapping[str, Any] | None) -> str:
-    """Its name."""
     return str((error or {}).get("type") or (error or {}).get("class") or "")
 
 
 def segment(text: str) -> str:
-    """A text as one part of an address."""
     return quote(text, safe="")
 
 
@@ -280,7 +276,6 @@ def choose(collections: Sequence[Collection], name: str) -> Collection | None:
 
 @cache
 def read_asset(name: str) -> tuple[str, bytes]:
-    """Its digest and its bytes."""
     content = (ASSETS / name).read_bytes()
     return hashlib.sha256(content).hexdigest()[:12], content
 
