@@ -67,19 +67,19 @@ async def test_why(application: Application) -> None:
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        (("why", "404"), "There is no job 404"),
+        (("why", "404"), "404 does not exist: no job, document or message has this id."),
         (("jobs", "show", "404"), "Job 404 does not exist"),
         (("jobs", "list", "--state", "done"), "State done does not exist"),
         (("jobs", "cancel", "404"), "not live"),
         (("dead", "show", "404"), "Job 404 does not exist"),
-        (("dead", "redrive"), "Say which dead jobs"),
-        (("dead", "discard", "--reason", "x"), "Say which dead jobs"),
+        (("dead", "redrive"), "No dead jobs are selected: name them"),
+        (("dead", "discard", "--reason", "x"), "No dead jobs are selected: name them"),
         (("dead", "discard", "4", "--reason", " "), "needs a reason"),
         (("dead", "discard", "4"), "--reason"),
         (("dead", "redrive", "4", "--patience", "long"), "--patience: 'long' is not a duration"),
         (("pause",), "Name exactly one"),
         (("pause", "--queue", "a", "--kind", "b"), "Name exactly one"),
-        (("pause", "--queue", "slow"), "Queue slow does not exist. No queue is known so far: start a worker."),
+        (("pause", "--queue", "slow"), "Queue slow does not exist. No worker has declared any yet."),
         (("resume",), "Name exactly one"),
         (("fleet", "--gone", "never"), "--gone"),
         (("doctor", "--old-after", "x"), "--old-after"),
@@ -107,7 +107,9 @@ async def test_pause_and_resume(application: Application) -> None:
     code, said = await application.penstock("pause", "--kind", "print")
     assert (code, "Kind print does not exist. Known: block, greet, hog, read, rest." in said) == (2, True), said
     assert (await application.ask("doctor"))["findings"] == [], "nothing is paused"
-    assert (await application.ask("pause", "--fairness-key", "Müller & Söhne"))["paused"]["name"] == "Müller & Söhne"
+    code, said = await application.penstock("pause", "--fairness-key", "defualt")
+    assert (code, said) == (2, "Fairness key defualt has never had a job or a schedule. Did you mean default?\n")
+    assert (await application.ask("pause", "--fairness-key", "default"))["paused"]["name"] == "default"
 
 
 async def test_fleet(application: Application) -> None:

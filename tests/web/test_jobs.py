@@ -1,4 +1,4 @@
-"""The queue and the fleet by HTTP, for who runs them: jobs of all tenants, whose documents follow."""
+"""The queue and the fleet by HTTP, for operators: jobs of all tenants, whose documents follow."""
 
 from collections.abc import AsyncIterator
 from typing import Any

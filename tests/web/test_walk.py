@@ -226,7 +226,7 @@ def test_a_route_without_a_scope_is_not_served() -> None:
         return ""
 
     app.include_router(part)
-    with pytest.raises(TypeError, match=r"/api/secrets/\{id\} does not say which scope it needs"):
+    with pytest.raises(TypeError, match=r"/api/secrets/\{id\} does not declare the scope"):
         check_declared(app)
 
 

@@ -187,7 +187,7 @@ def delete(
 
 @app.command()
 def restore(name: Name, as_json: Json = False) -> None:
-    """Restore a deleted collection with the documents that were deleted with it."""
+    """Restore a deleted collection and its documents."""
     restored = ask_product(lambda product: restore_collection(product.app, name, tenant=product.app.settings.tenant))
     if as_json:
         print_json(restored.answer())

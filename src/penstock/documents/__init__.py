@@ -12,7 +12,15 @@ from penstock.documents.collections import (
     list_collections,
     restore_collection,
 )
-from penstock.documents.deletion.delete import BulkDeletion, Matching, delete_matching, find_matching, restore_document
+from penstock.documents.deletion.delete import (
+    BulkDeletion,
+    Matching,
+    delete_matching,
+    delete_page,
+    find_matching,
+    restorable_until,
+    restore_document,
+)
 from penstock.documents.deletion.purge import (
     clear_old_versions,
     collect_blobs,
@@ -24,11 +32,15 @@ from penstock.documents.deletion.purge import (
 from penstock.documents.deletion.receipts import Receipt, list_receipts, show_receipt
 from penstock.documents.document import (
     STATES,
+    UNREADABLE,
     ChunkText,
     Document,
     DocumentFilter,
+    DocumentOrder,
+    DocumentPage,
     DocumentStatus,
     Event,
+    MatchingDocuments,
     PageText,
     TimelineEntry,
     UnreadDocument,
@@ -65,7 +77,6 @@ from penstock.documents.ingest.intake import Intake
 from penstock.documents.ingest.upload import Accepted, AlreadyThere, Upload
 from penstock.documents.integrity.run import reconcile
 from penstock.documents.lifecycle import (
-    UNREADABLE,
     cancel_document,
     delete_document,
     dismiss_document,
@@ -154,6 +165,7 @@ from penstock.documents.queries import (
     list_partly_readable,
     list_versions,
     read_text,
+    select_matching,
     show_document,
     show_documents,
     show_timeline,

@@ -11,8 +11,13 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, PlainSerializer
 
+from penstock.errors import Unreadable
+
 DocumentStatus = Literal["queued", "processing", "ready", "failed", "deleted"]
 STATES: tuple[str, ...] = get_args(DocumentStatus)
+# Types of errors that are about the content of a document, which another try cannot change.
+UNREADABLE = sorted([Unreadable.__name__, *(each.__name__ for each in Unreadable.__subclasses__())])
+DocumentOrder = Literal["newest", "oldest", "name", "size", "pages", "changed"]
 Digest = Annotated[bytes, PlainSerializer(bytes.hex, return_type=str)]
 
 
@@ -65,6 +70,12 @@ class Document:
         ),
     ]
     facts: Annotated[Mapping[str, Any], Field(description="Author, dates and other properties, as stated in the file.")]
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it failed because of its content."""
+        error = self.error or {}
+        return (error.get("type") or error.get("class")) in UNREADABLE
 
     @property
     def is_over(self) -> bool:
@@ -185,6 +196,15 @@ class DocumentPage:
     documents: list[Document]
     next: int | None
     looked_through: int | None = None  # documents that were filtered, if that bound is why the page ends
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingDocuments:
+    """A page of the documents that match a filter."""
+
+    ids: list[int]
+    total: int  # that match
+    looked_through: int | None = None  # how many were read, if there are more that may match
 
 
 def _plain(value: Any) -> Any:

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 
 from penstock.database import Session, statements
 from penstock.documents.deletion.delete import delete_page
-from penstock.documents.document import Document, UnreadDocument
+from penstock.documents.document import UNREADABLE, Document, UnreadDocument
 from penstock.documents.names import PREPARE, PREPARE_PACKET, fairness_key_of
 from penstock.documents.queries import show_document
 from penstock.engine import Penstock, cancel_trees
 from penstock.engine.inspect import make_ready
-from penstock.errors import Unreadable, WrongState
+from penstock.errors import WrongState
 
 sql = statements(__file__)
 
 KIND = PREPARE
-UNREADABLE = sorted([Unreadable.__name__, *(each.__name__ for each in Unreadable.__subclasses__())])  # types of errors
 COUNTED_UNREAD = 10_000  # the newest failed documents of a collection, among which unread ones are counted
 
 
@@ -60,12 +59,11 @@ async def cancel_document(app: Penstock, document: int, *, tenant: str = "defaul
 async def dismiss_document(app: Penstock, document: int, *, by: str = "", tenant: str = "default") -> Document:
     """Take a document that could not be read off the list of those; it stays failed. Dismissing it again changes nothing."""
     found = await show_document(app, document, tenant=tenant)
-    error = found.error or {}
     if found.status != "failed":
         raise WrongState(
             f"Document {document} ({found.name}) is {found.status}: only a failed document can be dismissed."
         )
-    if (error.get("type") or error.get("class")) not in UNREADABLE:
+    if not found.is_unreadable:
         raise WrongState(
             f"Document {document} ({found.name}) did not fail because of its content: `penstock why {document}` shows the "
             f"cause. Fix it, then `penstock documents retry {document}`."

@@ -18,8 +18,10 @@ from penstock.documents.document import (
     ChunkText,
     Document,
     DocumentFilter,
+    DocumentOrder,
     DocumentPage,
     Event,
+    MatchingDocuments,
     PageText,
     TimelineEntry,
     Version,
@@ -37,6 +39,7 @@ LARGEST = 2**63 - 1  # of ids: a bigint
 NUMBER_MAX = 2**31 - 1  # of versions, pages and chunks: an int
 PIECE = 1_000_000  # characters of a text that are fetched at once
 WINDOWS = (500, 5_000)  # documents that one query filters: few, and if that was not enough, many
+SELECTED = 5_000  # documents that are counted and sorted for a filter
 TIMELINE_MAX = 1000
 
 
@@ -263,6 +266,20 @@ async def _look_through(app: Penstock, wanted: DocumentFilter, where: dict[str, 
 async def _look_at(
     app: Penstock, wanted: DocumentFilter, where: dict[str, Any], most: int, window: int
 ) -> DocumentPage:
+    row = await _match(app, wanted, where, window)
+    found = await show_documents(app, row["ids"][:most], tenant=where["tenant"])
+    if wanted.status in {"queued", "processing"}:  # which of the two, its job knows
+        found = [each for each in found if each.status == wanted.status]
+    found.sort(key=lambda each: -each.id)
+    if len(row["ids"]) > most:
+        return DocumentPage(found, row["ids"][most - 1])
+    too_old = wanted.since is not None and row["oldest"] is not None and row["oldest"] < wanted.since
+    if not row["last"] or too_old:
+        return DocumentPage(found, None)
+    return DocumentPage(found, row["last"], looked_through=row["looked"])
+
+
+async def _match(app: Penstock, wanted: DocumentFilter, where: dict[str, Any], window: int) -> Record:
     row = await app.database.pool.repeat(
         sql.look_through.first,
         state="queued" if wanted.status == "processing" else wanted.status,
@@ -274,16 +291,42 @@ async def _look_at(
         **where,
     )
     assert row is not None  # noqa: S101  a count always has a row
-    found = await show_documents(app, row["ids"][:most], tenant=where["tenant"])
-    if wanted.status in {"queued", "processing"}:  # which of the two, its job knows
-        found = [each for each in found if each.status == wanted.status]
-    found.sort(key=lambda each: -each.id)
-    if len(row["ids"]) > most:
-        return DocumentPage(found, row["ids"][most - 1])
-    too_old = wanted.since is not None and row["oldest"] is not None and row["oldest"] < wanted.since
-    if not row["last"] or too_old:
-        return DocumentPage(found, None)
-    return DocumentPage(found, row["last"], looked_through=row["looked"])
+    return row
+
+
+async def select_matching(
+    app: Penstock,
+    wanted: DocumentFilter,
+    *,
+    order: DocumentOrder = "newest",
+    up_to: int = LARGEST,
+    offset: int = 0,
+    most: int = 50,
+    tenant: str = "default",
+) -> MatchingDocuments:
+    """A page of the documents that match, up to an id, in any order, and how many match in all.
+
+    It knows only the newest documents (SELECTED): a sort by size has no index.
+    """
+    collections = None if wanted.collections is None else list(wanted.collections)
+    where: dict[str, Any] = {"tenant": tenant, "collections": collections}
+    before, looked_through = min(up_to, LARGEST - 1) + 1, None
+    if wanted.is_plain and wanted.status in {"queued", "processing", "failed"}:
+        state = "failed" if wanted.status == "failed" else "queued"
+        statement = partial(sql.newest_in_state, state=state, before=before, most=SELECTED, **where)
+        ids = [row["id"] for row in await app.database.pool.repeat(statement)]
+        looked_through = SELECTED if len(ids) == SELECTED else None
+    else:
+        if wanted.until is not None:
+            before = min(before, await _id_at(app, wanted.until, where))
+        row = await _match(app, wanted, {**where, "before": before, "most": SELECTED}, SELECTED)
+        ids, looked_through = row["ids"], row["looked"] if row["last"] or len(row["ids"]) == SELECTED else None
+    exactly = wanted.status if wanted.status in {"queued", "processing"} else None
+    rows = await app.database.pool.repeat(
+        partial(sql.sort_matching, ids=ids, tenant=tenant, status=exactly, order=order, offset=offset, most=most)
+    )
+    total = rows[0]["total"] if rows else len(ids) if exactly is None else 0
+    return MatchingDocuments([row["id"] for row in rows], total, looked_through)
 
 
 async def _id_at(app: Penstock, time: datetime, where: dict[str, Any]) -> int:

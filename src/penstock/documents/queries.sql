@@ -252,6 +252,39 @@ with
 select array(select id from matching order by id desc) as ids, (select count(*) from looked)::int as looked,
   (select last from reached) as last, (select min(created_at) from looked) as oldest
 
+-- name: newest_in_state
+-- Their ids alone, by the small index of what is not ready.
+select page.id
+from penstock.collections as collection
+cross join lateral (
+  select document.id from penstock.documents as document
+  where document.collection_id = collection.id and document.id < :before and document.state = :state
+  order by document.id desc limit :most
+) as page
+where
+  -- include: queries.sql wanted
+order by page.id desc limit :most
+
+-- name: sort_matching
+-- A page of these documents in the order that a person has chosen, and how many of them there are.
+select document.id, count(*) over () as total
+from penstock.documents as document
+left join penstock.jobs as job on job.id = document.job_id
+left join penstock.versions as newest on newest.id = document.version_id
+left join penstock.blobs as blob on blob.id = newest.blob_id
+left join penstock.versions as live on live.id = document.live_id
+where document.id = any (:ids::bigint[]) and document.tenant = :tenant
+  and case when :status::text is null then true else :status =
+    -- include: fragments.sql status
+  end
+order by
+  case when :order = 'name' then lower(document.name) end,
+  case :order when 'size' then blob.size when 'pages' then live.pages end desc nulls last,
+  case when :order = 'changed' then document.changed_at end desc,
+  case when :order = 'oldest' then document.id end,
+  document.id desc
+offset :offset limit :most
+
 -- name: at_number
 -- When the first document from an id on was added.
 select first.id, first.created_at

@@ -16,7 +16,7 @@ routes = APIRouter(prefix="/api/collections", tags=["collections"], responses=RE
 
 
 class CollectionSettings(BaseModel):
-    """How its documents are prepared and found; what is left out is as the settings say."""
+    """Settings of preparation and search; a field that is left out follows the server's settings."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -24,35 +24,35 @@ class CollectionSettings(BaseModel):
     chunk_size: int | None = Field(None, description="Characters of a chunk, at most.")
     chunk_overlap: int | None = Field(None, description="Characters that a chunk shares with the one before.")
     ocr_language: str | None = Field(None, description="The language of its scans.")
-    search_language: str | None = Field(None, description="Whose word endings search ignores.")
+    search_language: str | None = Field(None, description="The language whose word endings search ignores.")
     index: Literal["postgres", "qdrant"] | None = Field(None, description="Where its vectors are searched.")
 
 
 class NewCollection(CollectionSettings):
-    """A collection to make."""
+    """A collection to create."""
 
     name: str
 
 
 class CollectionChange(CollectionSettings):
-    """What shall be different; settings count for documents that are prepared from now on."""
+    """Changes to a collection; settings apply to documents that are prepared from now on."""
 
     name: str | None = Field(None, description="A new name.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedCollection(Collection):
-    """A collection and how its documents are."""
+    """A collection, with its documents counted by status."""
 
     statuses: Annotated[
-        dict[str, int], Field(description="How many documents are queued, processing, ready, failed, deleted.")
+        dict[str, int], Field(description="Documents by status: queued, processing, ready, failed, deleted.")
     ]
 
 
 @routes.post("", status_code=201)
 async def create_collection(caller: Writes, body: NewCollection, response: Response) -> Collection:
-    """Make a collection; 409 if there is one of this name."""
-    caller.needs_all_collections("make another one")
+    """Create a collection; 409 if the name is taken."""
+    caller.needs_all_collections("create another one")
     made = await documents.create_collection(
         caller.app, body.name, tenant=caller.tenant, **body.model_dump(exclude={"name"})
     )

@@ -39,11 +39,13 @@ async def list_documents(
     status: Annotated[
         documents.DocumentStatus | None, Query(description="Only in this status; deleted ones are listed only so.")
     ] = None,
-    parent: Annotated[int | None, Query(ge=1, lt=2**63, description="Only members of this one.")] = None,
+    parent: Annotated[
+        int | None, Query(ge=1, lt=2**63, description="Only attachments and members of this document.")
+    ] = None,
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[documents.Document, int]:
-    """Documents by number."""
+    """Documents by id."""
     found = await _list(caller, collection, status=status, parent=parent, after=after, most=limit + 1)
     return cut(found, limit, lambda each: each.id)
 
@@ -81,7 +83,7 @@ async def find_document(caller: Reads, collection: CollectionName, name: str) ->
 async def read_text(caller: Reads, id: DocumentId) -> StreamingResponse:  # noqa: A002
     """The whole text of the version that search sees."""
     rest = documents.read_text(caller.app, id, tenant=caller.tenant)
-    first = await anext(rest, "")  # before the answer begins: later an error could not be told any more
+    first = await anext(rest, "")  # before the answer begins: later an error could not be reported any more
 
     async def pieces() -> AsyncIterator[str]:
         yield first
@@ -110,7 +112,7 @@ async def list_chunks(
     after: AfterNumber = -1,
     limit: Limit = 100,
 ) -> Page[documents.ChunkText, int]:
-    """The parts that search finds, in their order."""
+    """The chunks that search finds, in order."""
     found = await documents.list_chunks(caller.app, id, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(found, limit, lambda each: each.number)
 
@@ -122,26 +124,26 @@ async def list_versions(
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[documents.Version, int]:
-    """All versions that there were, oldest first. Their bytes are at `…/content?version=N`."""
+    """All versions, oldest first. Their bytes are at `…/content?version=N`."""
     found = await documents.list_versions(caller.app, id, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(found, limit, lambda each: each.number)
 
 
 @routes.get("/{id}/why")
 async def explain_document(caller: Reads, id: DocumentId) -> Why:  # noqa: A002
-    """Why it is where it is: one sentence, and the evidence."""
+    """Explain its status: one sentence, and the evidence."""
     return caller.answer(await documents.explain_document(caller.app, id, tenant=caller.tenant))
 
 
 @routes.get("/{id}/history")
 async def show_history(caller: Reads, id: DocumentId) -> list[documents.Event]:  # noqa: A002
-    """What happened to it, the oldest first."""
+    """Its events, oldest first."""
     return await documents.list_events(caller.app, id, tenant=caller.tenant)
 
 
 @routes.post("/{id}/retry", status_code=202)
 async def retry_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
-    """Try a failed document again."""
+    """Retry a failed document."""
     changed = await documents.retry_document(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()
     return changed
@@ -149,7 +151,7 @@ async def retry_document(caller: Writes, id: DocumentId) -> documents.Document: 
 
 @routes.post("/{id}/cancel", status_code=202)
 async def cancel_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
-    """Stop preparing a document; it is failed then, with that as the reason."""
+    """Stop preparing a document; it becomes failed, as cancelled."""
     changed = await documents.cancel_document(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()
     return changed
@@ -179,7 +181,7 @@ async def delete_document(
 
 
 class DeletionFilter(BaseModel):
-    """Which documents of a collection are meant: those for which all conditions hold."""
+    """Documents of a collection that meet all conditions."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -187,12 +189,12 @@ class DeletionFilter(BaseModel):
     status: documents.DocumentStatus | None = None
     metadata: dict[str, Any] | None = Field(None, description="Only documents whose metadata contain this.")
     media_types: list[str] = Field(default=[], max_length=100)
-    since: datetime | None = Field(None, description="Only documents that came at this time or later.")
-    until: datetime | None = Field(None, description="Only documents that came before this time.")
+    since: datetime | None = Field(None, description="Only documents that were uploaded at this time or later.")
+    until: datetime | None = Field(None, description="Only documents that were uploaded before this time.")
     name_glob: str | None = Field(
         None, max_length=1024, description="Only names like this: * is any text, ? any one character."
     )
-    all: bool = Field(False, description="All documents of the collection; required when there is no condition.")
+    all: bool = Field(False, description="All documents of the collection; required without a condition.")
     limit: int = Field(1000, ge=1, le=1000, description="Documents that are deleted at once; ask again for the rest.")
     reason: str = Field("deleted by a filter", max_length=1000, description="For the receipts.")
     now: bool = Field(
@@ -238,7 +240,7 @@ async def restore_document(caller: Writes, id: DocumentId) -> documents.Document
 
 @deletion_routes.get("/documents/{id}/receipt")
 async def show_receipt(caller: Reads, id: DocumentId) -> documents.Receipt:  # noqa: A002
-    """What was removed of a deleted document."""
+    """The receipt of a deleted document: what was removed."""
     return await documents.show_receipt(caller.app, id, tenant=caller.tenant)
 
 
