@@ -241,7 +241,7 @@ async def test_what_is_found_is_kept_until_it_is_mended(application: Application
     assert await examine(application.client.settings) == []
 
 
-async def test_nobody_looks(application: Application) -> None:
+async def test_invariants_that_were_not_checked(application: Application) -> None:
     """Only while somebody is there who could; a run of the schedule ends it."""
     await JobQueue(application.client.database).worker(Kind("check_invariants", anything, "upkeep"))
     await application.run("update penstock.workers set started_at = started_at - interval '2 hours'")

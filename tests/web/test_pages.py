@@ -77,7 +77,8 @@ async def test_pages_of_documents_whose_names_are_html(api: Api) -> None:
     assert [given for tag, given in check(await get(api, "/search?q=weir")).tags if tag == "mark"]
     job = (await api.get(f"/api/documents/{broken}")).json["job"]
     assert "Traceback" in check(await get(api, f"/jobs/{job}")).text
-    assert "has died" in check(await get(api, "/")).text
+    message = (await api.get(f"/api/documents/{broken}")).json["error"]["message"]
+    assert message in check(await get(api, "/")).text
 
 
 async def test_links_on_pages_lead_somewhere(api: Api) -> None:

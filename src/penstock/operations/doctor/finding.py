@@ -1,9 +1,14 @@
 """A finding of `doctor`: a problem and the command that fixes it, or a note, which needs no action."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
-START = "penstock worker module:app"
+from pydantic import Field
+
+START = "penstock worker module:app"  # of an application
+WORKER = "penstock worker"  # of documents
 # Findings that `doctor --fix` fixes (fixes.py): no fix runs, ends or deletes a job or a document.
 SAFE = frozenset(
     {
@@ -17,6 +22,38 @@ SAFE = frozenset(
     }
 )
 
+Severity = Literal["urgent", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("urgent", "warning", "note")
+# Work is done, but slower or with less protection than it should be. All other findings are urgent: work is not done, or fails.
+WARNINGS = frozenset(
+    {
+        "autovacuum-off",
+        "bloat",
+        "budget",
+        "checks-stale",
+        "clock-skew",
+        "facts-partial",
+        "fleet-mixed",
+        "invariants-stale",
+        "long-transaction",
+        "notifications",
+        "old-job",
+        "paused",
+        "pool-full",
+        "schedule-paused",
+        "settings-clash",
+        "silent-worker",
+        "source-full",
+        "statistics-stale",
+        "unguarded",
+    }
+)
+NOTES = frozenset({"documents-repaired", "limit-full", "schedule-retired"})  # worth knowing; no action is needed
+
+
+def severity_of(name: str) -> Severity:
+    return "note" if name in NOTES else "warning" if name in WARNINGS else "urgent"
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -26,9 +63,33 @@ class Finding:
     sentence: str
     command: str
     evidence: dict[str, Any] = field(default_factory=dict)
-    note: bool = False  # worth knowing; no action is needed
+    subject: Annotated[str, Field(description="What it is about, if there can be several of this name.")] = ""
+    count: Annotated[int, Field(description="How many things are affected, if more of them are news; else 0.")] = 0
+    acknowledged_until: datetime | None = None
+    acknowledged_by: str = ""
+    severity: Severity = "urgent"  # this and the next follow from the name
+    fixable: Annotated[bool, Field(description="Whether `penstock doctor --fix` may fix it.")] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "severity", severity_of(self.name))
+        # Settings of the whole server belong to its owner.
+        server = self.name == "autovacuum-off" and self.evidence.get("name") is None
+        object.__setattr__(self, "fixable", self.name in SAFE and not server)
 
     @property
-    def fixable(self) -> bool:
-        """Whether `doctor --fix` may fix it. Settings of the whole server belong to its owner."""
-        return self.name in SAFE and not (self.name == "autovacuum-off" and self.evidence.get("name") is None)
+    def note(self) -> bool:
+        return self.severity == "note"
+
+    @property
+    def acknowledged(self) -> bool:
+        return self.acknowledged_until is not None
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether it needs attention now: the exit code of `doctor` is 1."""
+        return not self.note and not self.acknowledged
+
+
+def by_urgency(findings: Iterable[Finding]) -> list[Finding]:
+    """The most urgent first, those that are acknowledged after the others; otherwise in the order in which they were found."""
+    return sorted(findings, key=lambda each: (each.acknowledged, SEVERITIES.index(each.severity)))
