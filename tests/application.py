@@ -54,7 +54,7 @@ async def hog(ctx):
 """
 
 
-async def anything(ctx: Any, **args: Any) -> None:
+async def anything(ctx: Any, /, **args: Any) -> None:
     """Stands for handlers that are declared in another process."""
 
 

@@ -29,7 +29,7 @@ BIGGEST = 1_000_000  # bytes of a request: the environment may be large
 
 def live(requests: socket.socket) -> None:
     """Fork until the test process is gone."""
-    import penstock.cli.main
+    import penstock.cli.commands
     import penstock.web.health  # noqa: F401
 
     children: dict[int, socket.socket] = {}

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.settings import DatabaseUrl
+from penstock.settings.settings import default_home
 from tests.processes import start
 from tests.slow import slow_but_first
 
@@ -18,7 +19,26 @@ LAST_WORDS = {
 
 
 def test_every_example_is_here() -> None:
-    assert {path.name for path in FOLDER.glob("*.py")} == set(LAST_WORDS)
+    assert {path.name for path in FOLDER.glob("*.py")} == {*LAST_WORDS, "temporary_home.py"}
+
+
+@pytest.mark.slow
+async def test_an_example_leaves_nothing_in_the_home_of_its_user(tmp_path: Path) -> None:
+    """The home of root is not below $HOME."""
+    before = _entries(default_home())
+    async with start(str(FOLDER / "greet.py"), environ={"HOME": str(tmp_path)}) as program:
+        printed = await program.until("which is removed at the end")
+        assert await program.end(100) == 0, program.printed
+    assert LAST_WORDS["greet.py"] in program.printed
+    used = Path(printed.partition("Working in ")[2].partition(",")[0])
+    assert used.name.startswith("penstock-example-")
+    assert not used.exists()
+    assert [*tmp_path.iterdir()] == []
+    assert _entries(default_home()) == before
+
+
+def _entries(folder: Path) -> dict[str, float] | None:
+    return {path.name: path.stat().st_mtime for path in folder.iterdir()} if folder.exists() else None
 
 
 @pytest.mark.parametrize("name", slow_but_first(LAST_WORDS))

@@ -134,7 +134,7 @@ def test_every_secret_setting_has_a_canary() -> None:
     [
         (("config", "--json"), 0, "blobs.options"),
         (("config",), 0, "database_owner_url"),
-        (("model", "list", "--json"), 0, "bge at http://127.0.0.1:9/v1"),
+        (("models", "list", "--json"), 0, "bge at http://127.0.0.1:9/v1"),
         (("status",), 2, "127.0.0.1:9"),
         (("doctor", "--json"), 2, "127.0.0.1:9"),
         (("why", "1"), 2, "127.0.0.1:9"),

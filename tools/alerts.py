@@ -13,7 +13,7 @@ from penstock.engine.metrics import LAG
 from penstock.operations import metrics
 from penstock.telemetry import MetricDescription, described
 
-MENDED = described["penstock_fanouts_mended_total"]
+FIXED = described["penstock_fanouts_fixed_total"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ def _surroundings() -> Iterator[Alert]:
         "10m",
         "warning",
         "The source {{ $labels.source }} does not answer.",
-        "`penstock sources` tells the error and since when. Nothing is lost: it is read from where it was left.",
+        "`penstock sources list` tells the error and since when. Nothing is lost: it is read from where it was left.",
     )
     yield Alert(
         "PenstockMessagesFail",
@@ -216,7 +216,7 @@ def _surroundings() -> Iterator[Alert]:
         "10m",
         "warning",
         "{{ $value }} messages of the source {{ $labels.source }} could not be taken.",
-        "`penstock inbox --state failed` tells why; their jobs are dead letters.",
+        "`penstock inbox list --state failed` tells why; their jobs are dead letters.",
     )
     yield Alert(
         "PenstockDiskNearlyFull",
@@ -235,11 +235,11 @@ def _impossible() -> Iterator[Alert]:
         "5m",
         "critical",
         "{{ $value }} schedules do what another one does, at the same moments.",
-        "`penstock schedule list` shows them: pause or remove all but one.",
+        "`penstock schedules list` shows them: pause or remove all but one.",
     )
     yield Alert(
         "PenstockFanoutMended",
-        f"sum(increase({MENDED.name}[1h])) > 0",
+        f"sum(increase({FIXED.name}[1h])) > 0",
         "0m",
         "critical",
         "A fan-out had a wrong count, which the sweep has mended. It cannot happen.",

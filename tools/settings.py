@@ -13,9 +13,12 @@ Penstock runs without any. What you choose is taken from the first of these plac
 
 1. an argument of the command or of `Penstock(…)`
 2. an environment variable: `PENSTOCK_` and the key in capitals, with `__` for the dot (`PENSTOCK_POOL__SIZE=16`)
-3. `penstock.toml` in the working folder
-4. `penstock.toml` in the home folder (which therefore cannot set `home`)
-5. the default
+3. the settings file: `penstock.toml` in the home folder (which therefore cannot set `home`), or the file that
+   `penstock --config FILE`, `PENSTOCK_CONFIG` or `Penstock(config=…)` names in its place
+4. the default
+
+A `penstock.toml` in the working folder is not read unless it is named: a folder that came from elsewhere could name programs
+to run.
 
 ```toml
 database_url = "postgresql://penstock:secret@db.example.org/penstock"
@@ -30,8 +33,8 @@ or as a number of bytes. A relative path starts at
 the folder of the file that has it, else at the working folder. An empty text means *not set* where that is possible. A
 key or a `PENSTOCK_` variable that is not listed here is refused; only `PENSTOCK_TEST_…` is free for tests.
 
-`penstock config` shows what is in effect and where each value came from, with passwords masked. This page is made by
-`./dev generate`.
+`penstock config` shows the settings file, what is in effect and where each value came from, with passwords masked. This page
+is made by `./dev generate`.
 """
 
 

@@ -27,7 +27,7 @@ async def measure(stage: Stage) -> list[Row]:
     reads = Row("commits", "with those that only read", "transactions", [])
     for number in range(stage.scale.rounds):
         before = await _count(stage, name)
-        await installed.command("add", str(folder), "--collection", f"round-{number}")
+        await installed.command("add", str(folder), "--collection", f"round-{number}", "--create")
         after = await _count(stage, name)
         writes.values.append((after[0] - before[0]) / DOCUMENTS)
         reads.values.append((after[1] - before[1]) / DOCUMENTS)

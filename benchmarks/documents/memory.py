@@ -42,7 +42,7 @@ async def measure(stage: Stage) -> list[Row]:
 
 async def _prepare(installed: Installed, process: psutil.Process, folder: Path) -> tuple[float, float]:
     """Megabytes when all of the folder is ready, and at most meanwhile."""
-    adding = asyncio.create_task(installed.command("add", str(folder), "--wait", "-c", folder.name))
+    adding = asyncio.create_task(installed.command("add", str(folder), "--wait", "-c", folder.name, "--create"))
     most = 0
     while not adding.done():
         await asyncio.sleep(0.5)

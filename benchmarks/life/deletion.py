@@ -136,7 +136,7 @@ async def _look(url: str, watched: Watched) -> None:
 async def _delete(http: aiohttp.ClientSession) -> None:
     more = True
     while more:
-        async with http.post("/api/documents/delete", json={"collection": "gone", "all": True}) as answer:
+        async with http.post("/api/documents/delete", json={"collection": "gone", "all": True, "now": True}) as answer:
             more = (await answer.json())["more"]
 
 

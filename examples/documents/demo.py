@@ -1,7 +1,7 @@
-"""`./dev demo`: everything once, from nothing to an answer, in a folder that is gone afterwards.
+"""`./dev demo`: from an empty folder to an answer, in a temporary home.
 
-It runs the commands that a person would type, prints them with what they say, and checks it: exit code 1 when a document
-ended otherwise than it should, or a search did not find what is in the documents. Two of the documents fail on purpose.
+It runs the commands that a person would type, prints them with their output, and checks the results: exit code 1 when a
+document ended in another status than expected, or a search missed a document. Two of the documents fail on purpose.
 """
 
 import json
@@ -38,16 +38,16 @@ What to do next:
 
 
 class Unexpected(Exception):
-    """Something went otherwise than the demo promises."""
+    """A result differs from what the demo promises."""
 
 
 def main() -> int:
     began = time.monotonic()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the folder goes, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the folder is removed
     with temporary_home() as home:
         environ = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
         environ |= {"PENSTOCK_HOME": str(home), "PENSTOCK_LOG__LEVEL": "error", "PYTHONUNBUFFERED": "1"}
-        if sys.stdout.isatty():  # the commands write into a pipe, and shall look as on the terminal
+        if sys.stdout.isatty():  # the commands write into a pipe, and should look as on the terminal
             environ |= {"FORCE_COLOR": "1", "COLUMNS": str(shutil.get_terminal_size().columns)}
         with running_penstock(environ):
             show(environ)
@@ -60,7 +60,7 @@ def show(environ: dict[str, str]) -> None:
     """The tour."""
     say("Ten files of ten kinds; two of them cannot be read, on purpose.")
     code = subprocess.call(command("add", str(FOLDER), "--wait"), env=environ, cwd=environ["PENSTOCK_HOME"])
-    check(code == 1, f"add ended with {code}: it says 1 when a document failed, and two have to")
+    check(code == 1, f"add exited with {code}, expected 1: two documents fail")
     check_documents(json.loads(ask(environ, "documents", "list", "--json", "--limit", "100"))["documents"])
     for question, expected in SEARCHES:
         say("")
@@ -71,7 +71,7 @@ def show(environ: dict[str, str]) -> None:
         say("")
         reason = ask(environ, "why", name)
         print(reason, end="")
-        check(name in reason, f"why does not speak of {name}")
+        check(name in reason, f"why does not mention {name}")
 
 
 def check_documents(documents: list[dict[str, Any]]) -> None:
@@ -91,15 +91,15 @@ def check(as_promised: bool, otherwise: str) -> None:
 
 
 def command(*arguments: str) -> list[str]:
-    """How it is started; said first, unless a person would not type it."""
+    """The command to start; printed first, unless it is for a program."""
     if "--json" not in arguments:
-        told = " ".join(f'"{argument}"' if " " in argument else argument for argument in arguments)
-        say(f"$ penstock {told.replace(str(FOLDER), 'examples/documents/mill')}")
+        shown = " ".join(f'"{argument}"' if " " in argument else argument for argument in arguments)
+        say(f"$ penstock {shown.replace(str(FOLDER), 'examples/documents/mill')}")
     return [sys.executable, "-m", "penstock", *arguments]
 
 
 def ask(environ: dict[str, str], *arguments: str) -> str:
-    """What a command prints; it must succeed."""
+    """The output of a command, which must succeed."""
     done = subprocess.run(
         command(*arguments),
         env=environ,
@@ -120,7 +120,7 @@ def say(sentence: str) -> None:
 @contextmanager
 def temporary_home() -> Iterator[Path]:
     home = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
-    home.chmod(0o711)  # for root: the server runs as somebody else, and must get in
+    home.chmod(0o711)  # for root: the server runs as another user, and needs access
     try:
         yield home
     finally:
@@ -129,7 +129,7 @@ def temporary_home() -> Iterator[Path]:
 
 @contextmanager
 def running_penstock(environ: dict[str, str]) -> Iterator[None]:
-    """`penstock up` in a session of its own: Ctrl-C reaches it through us, when nobody needs it any more."""
+    """`penstock up` in a session of its own: Ctrl-C reaches it only through this process, at the end."""
     arguments = command("up", "--port", "0")
     up = subprocess.Popen(
         arguments, env=environ, cwd=environ["PENSTOCK_HOME"], stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -168,4 +168,4 @@ if __name__ == "__main__":
         print("\nInterrupted; the demo's folder is removed.")
         sys.exit(130)
     except Unexpected as error:
-        sys.exit(f"The demo went wrong: {error}.")
+        sys.exit(f"The demo failed: {error}.")

@@ -1,6 +1,6 @@
 """A book is read page by page: steps that are not done twice, and children that the whole fleet may run.
 
-    python examples/engine/book.py
+    python examples/engine/book.py      in a temporary home unless PENSTOCK_HOME is set
 
 The binder falls ill once. The job is tried again, and goes on where it stopped: nothing is fetched or read a second time.
 """
@@ -54,4 +54,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    from temporary_home import temporary_home
+
+    with temporary_home():
+        asyncio.run(main())

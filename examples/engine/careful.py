@@ -1,7 +1,7 @@
-"""A limit: questions for a pretend model that bears four at once, refuses the others as real ones do, and goes away once.
+"""A limit: questions for a pretend model that can handle four at once, refuses the others as real ones do, and goes away once.
 
 python careful.py             ends by itself after some seconds
-penstock limits               who has how many permits, and whether the breaker is open
+penstock limits list          who has how many permits, and whether the breaker is open
 """
 
 import asyncio
@@ -9,11 +9,11 @@ import asyncio
 from penstock import Context, Penstock, RateLimited
 
 app = Penstock()
-app.limit("model", 8, rest="2s", breaker_after=3)  # what was promised; the worker finds out what is true
+app.limit("model", 8, rest="2s", breaker_after=3)  # what was promised; the worker finds out how many it can handle
 
 
 class Model:
-    """Bears four at once, and nobody while it is away."""
+    """Handles four calls at once, and none while it is away."""
 
     def __init__(self) -> None:
         self.inside = self.most = self.refused = self.failed = 0
@@ -38,7 +38,7 @@ model = Model()
 
 @app.job()
 async def ask(ctx: Context, question: int) -> int:
-    """One call, one permit, for which it waits without a connection. How the block is left tells how the model is."""
+    """One call, one permit, for which it waits without a connection. How the block ends shows how the model is."""
     async with ctx.limit("model"):
         return await model.answer(question)
 
@@ -69,4 +69,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    from temporary_home import temporary_home
+
+    with temporary_home():
+        asyncio.run(main())

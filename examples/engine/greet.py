@@ -1,6 +1,6 @@
-"""Greeting cards: a small program that puts jobs in, works on them, and prints what came out.
+"""Greeting cards: a small program that enqueues jobs, works on them, and prints their results.
 
-python greet.py              everything in one process
+python greet.py              everything in one process, in a temporary home unless PENSTOCK_HOME is set
 penstock worker greet:app    only the work, in a process of its own, until it is stopped
 """
 
@@ -18,7 +18,7 @@ create table if not exists greetings.cards (name text primary key, card text not
 
 
 @app.job(timeout="1m", retries=3)
-async def greet(ctx: Context, name: str) -> None:
+async def greet(ctx: Context, name: str) -> str:
     """Slow work first, without a connection; then one short transaction."""
     if not name.isprintable():
         raise Permanent(f"{name!r} cannot be printed on a card")
@@ -26,6 +26,7 @@ async def greet(ctx: Context, name: str) -> None:
     card = f"Good morning, {name}!"
     async with ctx.finish(result=card) as tx:  # the fence, this write, and "done": one commit
         await tx.execute("insert into greetings.cards values ($1, $2)", name, card)
+    return card
 
 
 async def main() -> None:
@@ -52,4 +53,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    from temporary_home import temporary_home
+
+    with temporary_home():
+        asyncio.run(main())

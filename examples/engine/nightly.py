@@ -1,7 +1,7 @@
 """Schedules: one declared in code, one added while the program runs. It ends by itself after three ticks.
 
 python nightly.py             several at the same time still make one job for each tick
-penstock schedule list        what is declared, when it comes next, and how often it was fired
+penstock schedules list       what is declared, when it comes next, and how often it was fired
 """
 
 import asyncio
@@ -18,7 +18,7 @@ async def back_up(ctx: Context, folder: str) -> None:
     ticks.put_nowait(f"{folder}, for {ctx.job.unique_key}")
 
 
-# Every night at two in Berlin. If nobody works at two, once as soon as somebody does; never two at the same time.
+# Every night at two in Berlin. If no worker runs at two, once as soon as one does; never two at the same time.
 app.schedule("nightly", "0 2 * * *", back_up(folder="/srv"), timezone="Europe/Berlin", missed="one", overlap="skip")
 
 
@@ -35,4 +35,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    from temporary_home import temporary_home
+
+    with temporary_home():
+        asyncio.run(main())

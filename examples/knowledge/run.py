@@ -1,4 +1,4 @@
-"""From pages to facts with their sources, in a folder that is gone afterwards: `.venv/bin/python examples/knowledge/run.py`.
+"""From pages to facts with their sources, in a temporary home: `.venv/bin/python examples/knowledge/run.py`.
 
 Three pages are added. A stand-in for a language model (examples/models) reads them; what it says is checked against the text
 (it invents one fact of each page, which is rejected), and found again by a question. One of the pages tries to give orders to
@@ -29,7 +29,7 @@ WITHIN = 55.0  # seconds
 
 
 class Unexpected(Exception):
-    """Something came out otherwise than promised."""
+    """A result differs from what the example promises."""
 
 
 async def main(home: Path) -> None:
@@ -93,7 +93,7 @@ async def forget(product: Product, hit: FactHit) -> None:
     print(f"\n{hit.name} is deleted. The next best answer is of {again.name}.")
 
 
-# -- what came out --------------------------------------------------------------------------------------------------------
+# -- results --------------------------------------------------------------------------------------------------------
 
 
 def tell_status(status: ExtractionStatus) -> None:
@@ -153,7 +153,7 @@ async def model_server() -> AsyncIterator[str]:
 @contextmanager
 def temporary_home() -> Iterator[Path]:
     home = Path(tempfile.mkdtemp(prefix="penstock-knowledge-"))
-    home.chmod(0o711)  # for root: the server runs as somebody else, and must get in
+    home.chmod(0o711)  # for root: the server runs as another user, and needs access
     try:
         yield home
     finally:
@@ -166,5 +166,5 @@ if __name__ == "__main__":
         with temporary_home() as place:
             asyncio.run(main(place))
     except (Unexpected, TimeoutError) as error:
-        sys.exit(f"The example went wrong: {error or f'it was not over within {WITHIN:.0f} s'}.")
+        sys.exit(f"The example failed: {error or f'it took more than {WITHIN:.0f} s'}.")
     print(f"\nIt took {time.monotonic() - began:.0f} s. Its folder is removed.")

@@ -1,4 +1,4 @@
-"""Memos from a conversation, in a folder that is gone afterwards: `.venv/bin/python examples/memos/run.py`.
+"""Memos from a conversation, in a temporary home: `.venv/bin/python examples/memos/run.py`.
 
 People talk about a mill. What is worth remembering becomes memos: one that says the same as another is merged into it, one that
 contradicts another supersedes it, and each knows its messages. The model is the stand-in of examples/models, which follows a
@@ -23,20 +23,20 @@ STREAM = "mill"
 FIRST = [
     ("Ann", "Good morning! Did you sleep well?"),
     ("Bob", "Thanks. The sluice gate is made of oak, by the way."),
-    ("Ann", "We decided to mend the weir on Monday."),
+    ("Ann", "We decided to repair the weir on Monday."),
     ("Bob", "Carla prefers to be called in the morning."),
 ]
 THEN = [
     ("Ann", "The gate of the sluice is made of oak wood."),
-    ("Bob", "We decided to mend the weir on Thursday, since it rains."),
+    ("Bob", "We decided to repair the weir on Thursday, since it rains."),
     ("Ann", "See you!"),
 ]
-QUESTION = "when do we mend the weir?"
+QUESTION = "when do we repair the weir?"
 WITHIN = 55.0  # seconds
 
 
 class Unexpected(Exception):
-    """Something came out otherwise than promised."""
+    """A result differs from what the example promises."""
 
 
 async def main(home: Path) -> None:
@@ -91,7 +91,7 @@ async def memos(product: Product) -> list[Memo]:
     return await product.app.database.pool.repeat(list_memos, tenant="default", every=True)
 
 
-# -- what came out --------------------------------------------------------------------------------------------------------
+# -- results --------------------------------------------------------------------------------------------------------
 
 
 def show(when: str, found: list[Memo]) -> None:
@@ -139,7 +139,7 @@ async def model_server() -> AsyncIterator[str]:
 @contextmanager
 def temporary_home() -> Iterator[Path]:
     home = Path(tempfile.mkdtemp(prefix="penstock-memos-"))
-    home.chmod(0o711)  # for root: the server runs as somebody else, and must get in
+    home.chmod(0o711)  # for root: the server runs as another user, and needs access
     try:
         yield home
     finally:
@@ -152,5 +152,5 @@ if __name__ == "__main__":
         with temporary_home() as place:
             asyncio.run(main(place))
     except (Unexpected, TimeoutError) as error:
-        sys.exit(f"The example went wrong: {error or f'it was not over within {WITHIN:.0f} s'}.")
+        sys.exit(f"The example failed: {error or f'it took more than {WITHIN:.0f} s'}.")
     print(f"\nIt took {time.monotonic() - began:.0f} s. Its folder is removed.")

@@ -1,4 +1,4 @@
-"""One packet from a message to an answer, in a folder that is gone afterwards: `.venv/bin/python examples/packet/run.py`.
+"""One packet from a message to an answer, in a temporary home: `.venv/bin/python examples/packet/run.py`.
 
 Another system sends a message with four documents. They become one PDF, whose pages are told apart and found; one of the four
 cannot be read, on purpose, and is a gap. Exit code 1 when anything comes out otherwise than it says here.
@@ -27,7 +27,7 @@ WITHIN = 55.0  # seconds
 
 
 class Unexpected(Exception):
-    """Something came out otherwise than promised."""
+    """A result differs from what the example promises."""
 
 
 async def main(home: Path) -> None:
@@ -47,7 +47,7 @@ async def main(home: Path) -> None:
 
 
 async def send(product: Product) -> int:
-    """The message twice, as senders do: it is one packet, which has the number of the message."""
+    """The message twice, as senders do: it is one packet, with the id of the message."""
     documents = [{"name": name, "content": base64.b64encode(content).decode()} for name, content in papers().items()]
     message = SourceMessage("permit-7", {"name": "permits/7", "documents": documents, "metadata": {"year": 2024}})
     first = await product.inbox.receive("board", [message])
@@ -64,7 +64,7 @@ async def until_over(product: Product, number: int) -> tuple[Document, ShownPack
         if documents and documents[0].is_over:
             break
         await asyncio.sleep(0.1)
-    async with product.app.database.pool.session() as session:  # only now: what was read before the end is not the end
+    async with product.app.database.pool.session() as session:  # only now: what was read before may have changed
         return documents[0], (await show_packets(session, [number]))[number]
 
 
@@ -76,7 +76,7 @@ async def ask(product: Product) -> Hit:
     return hits[0]
 
 
-# -- what came out --------------------------------------------------------------------------------------------------------
+# -- results --------------------------------------------------------------------------------------------------------
 
 
 def tell(document: Document, packet: ShownPacket) -> None:
@@ -87,7 +87,7 @@ def tell(document: Document, packet: ShownPacket) -> None:
     print("Its parts:")
     for part in packet.parts:
         print(f"  {part.label:<6} pages {part.first_page} to {part.last_page}, confidence {part.confidence:.2f}")
-    print("Its gaps:")
+    print("Only partly readable:")
     for gap in document.gaps:
         print(f"  {gap['reason']}")
     check(document.status == "ready", f"the packet is {document.status}")
@@ -111,7 +111,7 @@ def check(as_promised: bool, otherwise: str) -> None:
 @contextmanager
 def temporary_home() -> Iterator[Path]:
     home = Path(tempfile.mkdtemp(prefix="penstock-packet-"))
-    home.chmod(0o711)  # for root: the server runs as somebody else, and must get in
+    home.chmod(0o711)  # for root: the server runs as another user, and needs access
     try:
         yield home
     finally:
@@ -124,5 +124,5 @@ if __name__ == "__main__":
         with temporary_home() as place:
             asyncio.run(main(place))
     except (Unexpected, TimeoutError) as error:
-        sys.exit(f"The example went wrong: {error or f'it was not over within {WITHIN:.0f} s'}.")
+        sys.exit(f"The example failed: {error or f'it took more than {WITHIN:.0f} s'}.")
     print(f"\nIt took {time.monotonic() - began:.0f} s. Its folder is removed.")

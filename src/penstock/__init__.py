@@ -1,4 +1,4 @@
-"""Penstock: documents in, searchable knowledge out. Never stuck, never twice, never lost."""
+"""Penstock turns files into searchable knowledge: upload, extract, OCR, embed, search. Nothing lost, stuck or done twice."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,12 @@ _HOMES = dict.fromkeys(("Penstock", "Context", "Gap"), "penstock.engine") | dict
 
 
 def __getattr__(name: str) -> Any:
-    """Names are imported when they are used: every module of the package passes through here first."""
+    """Import a public name when it is used: every module of the package passes through here first."""
     if name not in _HOMES:
         raise AttributeError(f"module penstock has no attribute {name}")
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, for interactive shells: those that no program has used are not imported yet."""
+    return sorted(["__version__", *_HOMES])

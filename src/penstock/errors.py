@@ -1,4 +1,62 @@
-"""The exceptions that Penstock raises on purpose, each below the one that it is a case of.
+"""The tree of exceptions that Penstock raises on purpose.
+
+    PenstockError
+    ├── CannotStart                 ends the process with one sentence and exit code 2
+    │   ├── BadSetting              a key or value that cannot be used
+    │   ├── PortTaken               another process listens there
+    │   ├── AlreadyRunning          another `penstock up` has this home
+    │   ├── ServerUnusable          the embedded PostgreSQL cannot be made or started
+    │   ├── DatabaseUnreachable     wrong address, wrong password, no such database
+    │   ├── DatabaseUnsuitable      too old, or reached in a way that cannot work
+    │   ├── BudgetExceeded          more connections than the server can ever give
+    │   └── NothingChanged          a redrive into the same code and settings in which the jobs failed
+    ├── DatabaseTrouble             passes by itself; the engine retries it
+    │   ├── CallTimedOut            no answer before the client's deadline; the outcome is unknown
+    │   ├── ConnectionLost          cut in the middle; the outcome is unknown
+    │   ├── PoolExhausted           no connection became free in time
+    │   └── HeldTooLong             a transaction sat idle on its connection (an error in tests)
+    ├── MigrationRefused            an applied migration was changed, or one failed
+    ├── BadJob                      a job that cannot be kept: wrong arguments, name, delay
+    ├── LeaseLost                   this attempt is not ours any more; nothing that it writes counts
+    ├── JobNotFound                 no such job, alive or in the history
+    ├── JobDead                     raised by `result` for a dead letter
+    ├── JobCancelled                raised by `result` for a cancelled or discarded job
+    ├── Refused                     a request of a person or program that cannot be granted; each has an HTTP status
+    │   ├── BadRequest              400: it cannot be understood
+    │   ├── BadKey                  401: no key, or one that is not good
+    │   ├── NotAllowed              403: the key is good, and not for this
+    │   ├── NotFound                404: no such collection, document, page, queue
+    │   ├── NameTaken               409: the name is in use; `existing` is the id of what has it
+    │   ├── KeyInFlight             409: the first request with this Idempotency-Key is still under way
+    │   ├── WrongState              409: not while it is like this
+    │   ├── BodyTooLarge            413: more bytes than limits.bytes
+    │   ├── BadValue                422: understood, and not possible: a name, a setting, metadata
+    │   ├── KeyReused               422: this Idempotency-Key came with another body
+    │   ├── FetchRefused            422: a URL that is not followed, or whose server refuses it (also Permanent)
+    │   ├── FetchFailed             502: a URL's server is away or in trouble; it may pass (also Transient)
+    │   ├── NoModel                 503: a language model is needed, and none is configured (also Resting)
+    │   └── StorageFull             507: no room in the blob store
+    └── JobFailure                  raised by a handler to choose what happens to its job
+        ├── Transient               try again, with backoff (so is every exception that is not listed here)
+        │   └── Unavailable         the dependency of a limit is away: not charged, unless it answers others
+        ├── RateLimited             try again after `retry_after`; not charged
+        │   ├── QueueFull           `enqueue` beyond the maximum size (`max_queue_size`) of a lane or queue
+        │   └── Resting             a dependency is left alone: its breaker is open, or it asked for it
+        ├── ResourceLimit           memory or time ran out: fewer tries, and alone
+        ├── Permanent               never again: encrypted, corrupt, unsupported
+        │   ├── BadStep             a step or map that cannot be kept: its name, input, result, calls
+        │   ├── BadMessage          a message that cannot be used: malformed, or naming what does not exist
+        │   ├── BadAnswer           a language model's answer does not fit what was asked for, also when asked again
+        │   ├── ChildFailed         a child of a map has no result; its text has the cause
+        │   └── Unreadable          a document whose content cannot be read
+        │       ├── Encrypted       a password is needed
+        │       ├── Corrupt         not what it claims to be, or damaged beyond repair
+        │       ├── Unsupported     a format that nothing here can read
+        │       ├── Suspicious      a bomb, a loop, an executable: made to harm, or as good as that
+        │       ├── TooMuch         more pages, pixels, archive members or text than the limits allow
+        │       └── NothingInside   no bytes
+        └── WorkerMustStop          not the job's fault: this process must not go on
+            └── SchemaMismatch      the schema is more than one step newer or older than the code
 
 An error's text is a sentence for a person: what is wrong, then what to do.
 """
@@ -12,7 +70,7 @@ class PenstockError(Exception):
 
 
 class CannotStart(PenstockError):
-    """The command cannot do its work as things are; it ends with exit code 2 and a sentence that says what to change."""
+    """The command cannot do its work; its sentence names what to change."""
 
 
 class BadSetting(CannotStart):
@@ -32,7 +90,7 @@ class ServerUnusable(CannotStart):
 
 
 class DatabaseUnreachable(CannotStart):
-    """There is no way to the database with these settings."""
+    """The database cannot be reached with these settings."""
 
 
 class DatabaseUnsuitable(CannotStart):
@@ -44,7 +102,7 @@ class BudgetExceeded(CannotStart):
 
 
 class NothingChanged(CannotStart):
-    """The jobs would meet what they failed in before."""
+    """The jobs would run in the code and settings in which they failed."""
 
 
 class DatabaseTrouble(PenstockError):
@@ -100,15 +158,15 @@ class Transient(JobFailure):
 
 
 class Unavailable(Transient):
-    """The other side of a limit is away. Its breaker counts it; the job is charged only if others are answered meanwhile."""
+    """The dependency of a limit is away. Its breaker counts it; the job is charged only if others are answered meanwhile."""
 
 
 class RateLimited(JobFailure):
-    """The other side asked for patience; waiting is not charged to the retry budget."""
+    """The dependency asked for patience; waiting is not charged to the retry budget."""
 
     def __init__(self, message: str = "", *, retry_after: timedelta | float | None = None) -> None:
         super().__init__(message or "rate limited")
-        self.asked = retry_after is not None  # the other side has named a time, which then counts for all callers
+        self.asked = retry_after is not None  # the dependency has named a time, which then counts for all callers
         seconds = 30 if retry_after is None else retry_after
         self.retry_after = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
 
@@ -118,7 +176,7 @@ class Resting(RateLimited):
 
 
 class QueueFull(RateLimited):
-    """As many jobs wait as may; a handler that lets it pass comes again after `retry_after`, like its callers."""
+    """The queue is full; a handler that does not catch it is retried after `retry_after`, like its callers."""
 
 
 class ResourceLimit(JobFailure):
@@ -142,7 +200,7 @@ class BadAnswer(Permanent):
 
 
 class ChildFailed(Permanent):
-    """Children of a map are dead, cancelled or discarded; their numbers are in `children`."""
+    """Children of a map are dead, cancelled or discarded; their ids are in `children`."""
 
     def __init__(self, message: str, *, children: Sequence[int] = ()) -> None:
         super().__init__(message)
@@ -166,7 +224,7 @@ class Unsupported(Unreadable):
 
 
 class Suspicious(Unreadable):
-    """It would eat the machine: a bomb, a loop, a program."""
+    """It would exhaust the machine: a bomb, a loop, a program."""
 
 
 class TooMuch(Unreadable):
@@ -178,7 +236,7 @@ class NothingInside(Unreadable):
 
 
 class WorkerMustStop(JobFailure):
-    """The process, not the job, is at fault; the job goes back unharmed."""
+    """The process, not the job, is at fault; the job is requeued, uncharged."""
 
 
 class SchemaMismatch(WorkerMustStop):
@@ -214,7 +272,7 @@ class NotFound(Refused, LookupError):
 
 
 class NameTaken(Refused):
-    """There is one of this name; `existing` is its id."""
+    """The name is in use; `existing` is the id of what has it."""
 
     status = 409
 
@@ -256,7 +314,7 @@ class KeyReused(Refused):
 class FetchRefused(Refused, Permanent):
     """A URL that may not be followed, or that leads to nothing that can be taken; to a job, never again.
 
-    `answered` is the status with which its server has said so, if it was the server.
+    `answered` is the status with which its server has refused it, if it was the server.
     """
 
     status = 422
@@ -277,12 +335,12 @@ class FetchFailed(Refused, Transient):
 
 
 class NoModel(Refused, Resting):
-    """There is no language model, or not the one that is named; a job that needs it waits, uncharged, until there is one."""
+    """No language model is configured, or not the one that is named; a job that needs it waits, uncharged, until one is."""
 
     status = 503
 
 
 class StorageFull(Refused):
-    """There is no room for the bytes."""
+    """The blob store has no room for the bytes."""
 
     status = 507

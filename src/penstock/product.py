@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from penstock import pipelines
 from penstock.blobs import BlobStore, open_store
-from penstock.documents import Inbox, Intake, Notifier, Packets
+from penstock.documents import FROM_API, Inbox, Intake, Notifier, Packets, message_kind
 from penstock.documents.deletion import POINTS_QUEUE
 from penstock.engine import Penstock
 from penstock.extraction import SandboxPool
@@ -53,7 +53,8 @@ class Product:
         self.app.job(queue=QUEUE, timeout="1h", retries=3)(preparing.ocr_pages)
         preparing.ocr_call = self.app.kinds["ocr_pages"]
         taking = pipelines.HandleMessage(self.inbox, self.fetcher, self.packets, self.notifier)
-        self.app.job(queue=INBOX_QUEUE, timeout="1h", retries=5)(taking.take_message)
+        for source in (FROM_API, *self.settings.sources):
+            self.app.job(name=message_kind(source), queue=INBOX_QUEUE, timeout="1h", retries=5)(taking.take_message)
         packing = pipelines.PreparePacket(self.app, self.store, self.sandboxes, preparing, self.notifier)
         self.app.job(queue=QUEUE, timeout="6h", retries=3, max_queue_size=limits.waiting)(packing.prepare_packet)
         pipelines.declare_crawls(self.app, self.fetcher, self.sandboxes, self.intake, self.notifier)
@@ -113,7 +114,7 @@ class Product:
 
     @property
     def slots(self) -> dict[str, int]:
-        """Documents at once: enough that no child waits for one, few enough that their texts fit in memory."""
+        """The slots of each queue. Documents: enough to keep all sandboxes busy, few enough that their texts fit in memory."""
         documents = 4 * self.settings.extraction.children + 4
         return {
             QUEUE: documents,

@@ -3,7 +3,9 @@
 PostgreSQL takes no NUL, and UTF-8 no lone surrogate.
 """
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 
 REPLACEMENT = "\ufffd"
 PLURALS = {"child": "children"}
@@ -45,6 +47,12 @@ def counted(number: int, thing: str) -> str:
 def up_to(number: int, most: int, thing: str) -> str:
     """A number that was counted only to a bound."""
     return f"more than {most:,} {thing}s" if number > most else counted(number, thing)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The question for the known name that is nearest to an unknown one; empty if none is near."""
+    near = get_close_matches(name, known, n=1)
+    return f"Did you mean {near[0]}?" if near else ""
 
 
 def listed(names: list[str], most: int = 5) -> str:

@@ -115,7 +115,7 @@ async def test_a_full_bucket(tmp_path: Path, status: int, code: str) -> None:
         return (status, f"<Error><Code>{code}</Code></Error>".encode()) if method == "PUT" else (204, b"")
 
     async with bucket_that(answer, tmp_path) as store:
-        with pytest.raises(StorageFull, match=r"no room left for documents in s3://bucket/p"):
+        with pytest.raises(StorageFull, match=r"s3://bucket/p has no room left for documents"):
             await store.write(pieces(b"x"), most=1)
 
 

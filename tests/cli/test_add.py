@@ -154,9 +154,7 @@ async def test_adding_again(application: Application, tmp_path: Path) -> None:
     assert counts(tried) == (0, 1, 0, 1), "the same content that had failed is tried again"
     assert "failed before" not in tried["documents"][0]["reason"]
 
-    code, said = await application.penstock("documents", "delete", "mill.txt")
-    assert (code, "Delete 1 document?" in said) == (1, True), "nobody answered"
-    assert await application.ask("documents", "delete", "mill.txt", "--yes") == {"deleted": [mill]}
+    assert (await application.ask("delete", "mill.txt"))["deleted"] == [mill]
     assert (await application.ask("search", "rye", "--mode", "words"))["hits"] == []
 
 
@@ -181,7 +179,7 @@ async def test_beside_a_worker_it_ends_when_everything_is_accepted(application: 
     started = await worker(application)
     await application.penstock("pause", "--queue", "documents")
     folder = plant(tmp_path / "in", one="first", two="second")
-    code, said = await application.penstock("add", str(folder), "--collection", "mill")
+    code, said = await application.penstock("add", str(folder), "--collection", "mill", "--create")
     assert (code, "Accepted 2 documents" in said, "`penstock status`" in said) == (0, True, True), said
 
     status = await application.ask("status", "--collection", "mill")
@@ -265,12 +263,19 @@ async def test_names_that_cannot_be_kept_are_reported_and_the_rest_goes_on(
         (("add", ".", "--metadata", "{"), "--metadata is not JSON"),
         (("add", ".", "--metadata", "[]"), "not a JSON object"),
         (("add", ".", "--collection", "a/b"), "without slashes"),
-        (("why", "nothing.pdf"), "There is no document nothing.pdf"),
-        (("why", "404"), "There is no job 404"),
-        (("why", "9" * 30), "There is no job 999"),
-        (("documents", "show", "404"), "There is no document 404"),
-        (("documents", "retry", "404"), "There is no document 404"),
-        (("documents", "list", "--status", "lost"), "There is no status 'lost'"),
+        (("why", "nothing.pdf"), "Document nothing.pdf does not exist"),
+        (("why", "404"), "404 does not exist: no job, document or message has this id."),
+        (("why", "9" * 30), "999 does not exist: no job"),
+        (("documents", "show", "404"), "Document 404 does not exist. `penstock documents list` shows all."),
+        (("documents", "retry", "404"), "Document 404 does not exist."),
+        (("documents", "show", "a.pdf"), "Document a.pdf does not exist. `penstock documents list` shows all."),
+        (("facts", "list", "a.pdf"), "Document a.pdf does not exist."),
+        (("restore", "a.pdf"), "Deleted document a.pdf does not exist."),
+        (("documents", "receipt", "a.pdf"), "Deleted document a.pdf does not exist."),
+        (("documents", "list", "--parent", "a.pdf"), "Document a.pdf does not exist."),
+        (("documents", "list", "--partial", "--status", "ready"), "--partial cannot be combined"),
+        (("crawls", "show", "https://example.org/"), "Crawl https://example.org/ does not exist."),
+        (("documents", "list", "--status", "lost"), "'lost' is not a status: use one of queued"),
         (("documents", "list", "--collection", "none"), "Collection none does not exist"),
         (("search", "x", "--collection", "none"), "Collection none does not exist"),
         (("status", "--collection", "none"), "Collection none does not exist"),
@@ -288,11 +293,11 @@ async def test_what_cannot_be_done_is_one_sentence(
 
 
 async def test_collections(application: Application) -> None:
-    assert (await application.penstock("collections", "list"))[1].startswith("There is no collection")
+    assert (await application.penstock("collections", "list"))[1].startswith("No collection exists")
     made = await application.ask("collections", "create", "mill", "--chunk-size", "500", "--chunk-overlap", "50")
     assert (made["name"], made["chunk_size"], made["chunk_overlap"]) == ("mill", 500, 50)
     code, said = await application.penstock("collections", "create", "mill")
-    assert (code, "There is a collection mill already" in said) == (2, True), said
+    assert (code, "Collection mill exists already" in said) == (2, True), said
     assert (await application.ask("collections", "set", "mill", "--ocr-language", "de"))["ocr_language"] == "de"
     assert (await application.ask("collections", "set", "mill"))["chunk_size"] == 500
     assert (await application.ask("collections", "rename", "mill", "water mill"))["name"] == "water mill"
@@ -301,7 +306,8 @@ async def test_collections(application: Application) -> None:
     assert await application.penstock("search", "anything") == (0, "Nothing was found.\n"), (
         "in a database without any document"
     )
-    assert await application.ask("collections", "delete", "water mill", "--yes") == {
+    assert await application.ask("collections", "delete", "water mill", "--now", "--yes") == {
         "collection": "water mill",
         "deleted": 0,
+        "restorable_until": None,
     }

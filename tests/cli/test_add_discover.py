@@ -51,7 +51,7 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
     (tmp_path / "top/link.txt").symlink_to(tmp_path / "elsewhere/y.txt")
     found = discover([tmp_path / "top"])
     assert [file.name for file in found.files] == ["link.txt", "other/y.txt", "real/x.txt"]
-    assert found.left_out == [(str(tmp_path / "top/loop"), "a folder that is added already")]
+    assert found.left_out == [(str(tmp_path / "top/loop"), "folder already added")]
 
 
 def test_what_cannot_be_looked_at_is_a_fault_and_the_rest_goes_on(tmp_path: Path) -> None:

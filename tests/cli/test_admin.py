@@ -1,4 +1,4 @@
-"""`penstock key`, and which addresses are served without one."""
+"""`penstock keys`, and which addresses are served without one."""
 
 import json
 from pathlib import Path
@@ -19,26 +19,26 @@ def environ(database_url: DatabaseUrl, home: Path) -> dict[str, str]:
 
 async def test_create_list_and_revoke(environ: dict[str, str]) -> None:
     code, said = await penstock(
-        "key", "create", "ann", "--scope", "read", "--scope", "write", "--expires", "90d", **environ
+        "keys", "create", "ann", "--scope", "read", "--scope", "write", "--expires", "90d", **environ
     )
     assert code == 0, said
     key = next(line for line in said.splitlines() if line.startswith("pk_"))
     assert "not shown again" in said
     assert "read, write in the tenant default, until 20" in said
-    code, said = await penstock("key", "create", "importer", "--tenant", "mill", "--json", **environ)
+    code, said = await penstock("keys", "create", "importer", "--tenant", "mill", "--json", **environ)
     made = json.loads(said)
     assert (code, made["tenant"], made["scopes"], made["key"][:3]) == (0, "mill", ["read"], "pk_")
-    code, said = await penstock("key", "list", **environ)
+    code, said = await penstock("keys", "list", **environ)
     assert code == 0
     assert "ann" in said
     assert "importer" in said
     assert key[12:] not in said
-    code, said = await penstock("key", "list", "--tenant", "mill", "--json", **environ)
+    code, said = await penstock("keys", "list", "--tenant", "mill", "--json", **environ)
     assert [each["name"] for each in json.loads(said)] == ["importer"]
     assert "digest" not in said
-    code, said = await penstock("key", "revoke", key[:11], **environ)
+    code, said = await penstock("keys", "revoke", key[:11], **environ)
     assert (code, "Revoked key 1" in said) == (0, True), said
-    code, said = await penstock("key", "list", "--json", **environ)
+    code, said = await penstock("keys", "list", "--json", **environ)
     assert [each["usable"] for each in json.loads(said)] == [False, True]
 
 
@@ -48,13 +48,13 @@ async def test_create_list_and_revoke(environ: dict[str, str]) -> None:
         (("create", "ann", "--scope", "root"), "read, write and admin"),
         (("create", ""), "needs a name"),
         (("create", "ann", "--tenant", "Mill!"), "cannot be called"),
-        (("create", "ann", "--collection", "nowhere"), "no collection nowhere"),
+        (("create", "ann", "--collection", "nowhere"), "Collection nowhere does not exist"),
         (("create", "ann", "--expires", "never"), "--expires"),
-        (("revoke", "4711"), "no key 4711"),
+        (("revoke", "4711"), "Key 4711 does not exist"),
     ],
 )
 async def test_what_cannot_be(environ: dict[str, str], arguments: tuple[str, ...], words: str) -> None:
-    code, said = await penstock("key", *arguments, **environ)
+    code, said = await penstock("keys", *arguments, **environ)
     assert code != 0
     assert words in said
     assert "Traceback" not in said
@@ -67,7 +67,7 @@ async def test_other_machines_need_a_key(environ: dict[str, str], command: str, 
     extra = {} if flags else {"PENSTOCK_API__HOST": "0.0.0.0"}
     code, said = await penstock(command, "--port", "0", *flags, **environ, **extra)
     assert code == 2, said
-    assert "penstock key create" in said
+    assert "penstock keys create" in said
     assert "Traceback" not in said
 
 

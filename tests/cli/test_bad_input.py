@@ -38,7 +38,7 @@ async def test_an_address_that_others_can_reach(home: Path, host: str) -> None:
     assert (code, "worker started" in said) == (2, False), said
     last = said.strip().splitlines()[-1]
     assert last.startswith(f"api.host is {host}")
-    assert "`penstock key create NAME --scope admin`, or use 127.0.0.1." in last
+    assert "`penstock keys create NAME --scope admin`, or use 127.0.0.1." in last
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "example.org"])

@@ -17,7 +17,7 @@ async def test_start_psql_stop(home: Path) -> None:
     code, said = await penstock("db", "path", **environ)
     assert Path(said.strip()) == home / "postgres" / "data"
     assert await penstock("db", "stop", **environ) == (0, "Stopped.\n")
-    assert await penstock("db", "stop", **environ) == (0, "The server did not run.\n")
+    assert await penstock("db", "stop", **environ) == (0, "The server was not running.\n")
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ async def test_jobs(application: Application) -> None:
     assert (await application.ask("jobs", "list", "--limit", "1"))["more"] is True
     code, said = await application.penstock("jobs", "list", "--kind", "greet")
     assert (code, "greet" in said, "rest" in said) == (0, True, False), said
-    assert await application.penstock("jobs", "list", "--queue", "none") == (0, "No live job matches.\n")
+    assert await application.penstock("jobs", "list", "--queue", "none") == (0, "No job matches.\n")
 
     shown = await application.ask("jobs", "show", str(greeting))
     assert shown["args"] == {"name": "[bold]Ada[/bold]"}
@@ -39,7 +39,7 @@ async def test_jobs(application: Application) -> None:
 
     assert await application.ask("jobs", "cancel", str(greeting)) == {"cancelled": [greeting], "not_alive": []}
     code, said = await application.penstock("jobs", "cancel", str(greeting), str(later))
-    assert (code, "Cancelled 1 job" in said, f"Not alive, and so not cancelled: {greeting}." in said) == (2, True, True)
+    assert (code, "Cancelled 1 job" in said, f"Not cancelled, because not live: {greeting}." in said) == (2, True, True)
     shown = await application.ask("jobs", "show", str(later))
     assert (shown["state"], shown["error"]["message"]) == ("cancelled", "cancelled by hand")
 
@@ -67,19 +67,19 @@ async def test_why(application: Application) -> None:
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        (("why", "404"), "There is no job 404"),
-        (("jobs", "show", "404"), "There is no job 404"),
-        (("jobs", "list", "--state", "done"), "There is no state done"),
-        (("jobs", "cancel", "404"), "Not alive"),
-        (("dead", "show", "404"), "There is no job 404"),
-        (("dead", "redrive"), "Say which dead jobs"),
-        (("dead", "discard", "--reason", "x"), "Say which dead jobs"),
+        (("why", "404"), "404 does not exist: no job, document or message has this id."),
+        (("jobs", "show", "404"), "Job 404 does not exist"),
+        (("jobs", "list", "--state", "done"), "State done does not exist"),
+        (("jobs", "cancel", "404"), "not live"),
+        (("dead", "show", "404"), "Job 404 does not exist"),
+        (("dead", "redrive"), "No dead jobs are selected: name them"),
+        (("dead", "discard", "--reason", "x"), "No dead jobs are selected: name them"),
         (("dead", "discard", "4", "--reason", " "), "needs a reason"),
         (("dead", "discard", "4"), "--reason"),
         (("dead", "redrive", "4", "--patience", "long"), "--patience: 'long' is not a duration"),
         (("pause",), "Name exactly one"),
         (("pause", "--queue", "a", "--kind", "b"), "Name exactly one"),
-        (("pause", "--queue", "no spaces"), "cannot be the name of a queue"),
+        (("pause", "--queue", "slow"), "Queue slow does not exist. No worker has declared any yet."),
         (("resume",), "Name exactly one"),
         (("fleet", "--gone", "never"), "--gone"),
         (("doctor", "--old-after", "x"), "--old-after"),
@@ -96,13 +96,20 @@ async def test_what_cannot_be_done_is_one_sentence(
 async def test_pause_and_resume(application: Application) -> None:
     await application.worker()
     code, said = await application.penstock("pause", "--kind", "greet", "--reason", "the printer burns")
-    assert (code, "The kind greet is paused." in said, "check the name" in said) == (0, True, True), "no job so far"
+    assert (code, said) == (0, "The kind greet is paused.\n"), "it has had no job, but a worker has it"
     job = await application.enqueue("greet")
     assert "the printer burns" in (await application.penstock("why", str(job)))[1]
-    assert await application.penstock("resume", "--kind", "greet") == (0, "The kind greet goes on.\n")
+    assert await application.penstock("resume", "--kind", "greet") == (0, "The kind greet is resumed.\n")
     await application.until_state(job, "done")
     assert await application.ask("resume", "--kind", "greet") == {"resumed": False, "what": "kind", "name": "greet"}
-    assert (await application.ask("pause", "--fairness-key", "Müller & Söhne"))["paused"]["name"] == "Müller & Söhne"
+    code, said = await application.penstock("pause", "--queue", "slwo")
+    assert (code, said) == (2, "Queue slwo does not exist. Did you mean slow?\n")
+    code, said = await application.penstock("pause", "--kind", "print")
+    assert (code, "Kind print does not exist. Known: block, greet, hog, read, rest." in said) == (2, True), said
+    assert (await application.ask("doctor"))["findings"] == [], "nothing is paused"
+    code, said = await application.penstock("pause", "--fairness-key", "defualt")
+    assert (code, said) == (2, "Fairness key defualt has never had a job or a schedule. Did you mean default?\n")
+    assert (await application.ask("pause", "--fairness-key", "default"))["paused"]["name"] == "default"
 
 
 async def test_fleet(application: Application) -> None:
@@ -127,6 +134,7 @@ async def test_dead(application: Application) -> None:
     assert (cause["count"], cause["kind"], cause["class"]) == (3, "read", "Permanent")
     listed = await application.ask("dead", "list", "--fingerprint", cause["fingerprint"])
     assert [job["id"] for job in listed["jobs"]] == ids
+    assert await application.penstock("jobs", "list") == (0, "No job matches.\n"), "a dead job is not live"
     code, said = await application.penstock("dead", "list", "--kind", "read")
     assert (code, "page 2 is torn" in said) == (0, True), said
     code, said = await application.penstock("dead", "show", str(ids[0]))

@@ -24,8 +24,8 @@ async def read(ctx):
 
 
 async def test_limits(application: Application) -> None:
-    code, said = await application.penstock("limits")
-    assert (code, "There is no limit: an application declares one" in said) == (0, True), said
+    code, said = await application.penstock("limits", "list")
+    assert (code, "No limit exists: an application declares one" in said) == (0, True), said
     (application.folder / "careful.py").write_text(CAREFUL)
     worker = await application.worker("--port", "0", place="careful:app")
     await application.enqueue("ask")
@@ -35,11 +35,11 @@ async def test_limits(application: Application) -> None:
     await application.until("select from penstock.allotments where limit_name = 'llm' and used = 3 and waiting = 1")
     await application.until("select from penstock.limits where name = 'ocr' and opened_at is not null")
 
-    llm, ocr = await application.ask("limits")
+    llm, ocr = await application.ask("limits", "list")
     assert (llm["name"], llm["permits"], llm["granted"], llm["used"], llm["waiting"]) == ("llm", 4, 4, 3, 1)
     assert (llm["breaker"], llm["kinds"], len(llm["workers"])) == ("closed", [], 1)
     assert (ocr["breaker"], ocr["kinds"], ocr["reason"]) == ("open", ["read"], "OSError: no route to the scanner")
-    code, said = await application.penstock("limits")
+    code, said = await application.penstock("limits", "list")
     assert (code, "3/4" in said, "open since" in said, "no route to the scanner" in said) == (0, True, True, True), said
 
     _, metrics = await fetch(address_of(worker), "/metrics")
@@ -51,14 +51,16 @@ async def test_limits(application: Application) -> None:
 
     waiting = await application.enqueue("read")
     _, said = await application.penstock("why", str(waiting))
-    assert "waits for ocr: its breaker is open since" in said
+    assert "waits for ocr: its breaker has been open since" in said
     assert await application.ask("limits", "close", "ocr") == {"limit": "ocr", "closed": True}
     await application.until_state(waiting, "dead")  # claimed again, and as bad as before
 
 
 async def test_what_cannot_be_closed(application: Application) -> None:
     code, said = await application.penstock("limits", "close", "lmm")
-    assert (code, said) == (2, "There is no limit lmm: there are none.\n")
+    assert (code, said) == (2, "Limit lmm does not exist. `penstock limits list` shows all.\n")
     await application.run("insert into penstock.limits (name, permits) values ('llm', 1)")
+    code, said = await application.penstock("limits", "close", "lmm")
+    assert (code, said) == (2, "Limit lmm does not exist. Did you mean llm? `penstock limits list` shows all.\n")
     code, said = await application.penstock("limits", "close", "llm")
     assert (code, said) == (0, "The breaker of llm was closed already.\n")

@@ -1,4 +1,4 @@
-"""`penstock reindex` and `--index`, as people run them: without a worker, the command does the work."""
+"""`penstock collections reindex` and `--index`, as people run them: without a worker, the command does the work."""
 
 import json
 from pathlib import Path
@@ -20,9 +20,9 @@ async def test_there_and_back(database_url: DatabaseUrl, tmp_path: Path, stand_i
         "PENSTOCK_QDRANT__URL": stand_in.url,
     }
     (tmp_path / "mill.txt").write_text("The mill grinds corn.")
-    code, said = await penstock("add", str(tmp_path / "mill.txt"), "-c", "papers", "--wait", **environ)
+    code, said = await penstock("add", str(tmp_path / "mill.txt"), "-c", "papers", "--create", "--wait", **environ)
     assert code == 0, said
-    code, said = await penstock("reindex", "papers", "--into", "qdrant", **environ)
+    code, said = await penstock("collections", "reindex", "papers", "--into", "qdrant", **environ)
     assert (code, "The collection papers is searched in qdrant." in said) == (0, True), said
     assert await stand_in.count() == 1
     code, said = await penstock("search", "corn", "--mode", "vectors", **environ)
@@ -35,7 +35,9 @@ async def test_there_and_back(database_url: DatabaseUrl, tmp_path: Path, stand_i
     assert "PostgreSQL compared all vectors instead." in said
     await stand_in.start()
 
-    code, said = await penstock("reindex", "papers", "--into", "postgres", "--no-wait", "--json", **environ)
+    code, said = await penstock(
+        "collections", "reindex", "papers", "--into", "postgres", "--no-wait", "--json", **environ
+    )
     found = json.loads(said)
     assert (code, found["index"], found["next_index"]) == (0, "qdrant", "postgres")
     code, said = await penstock("collections", "show", "papers", **environ)

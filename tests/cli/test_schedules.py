@@ -1,4 +1,4 @@
-"""`penstock schedule …`: what is declared and fired, and what people do to it."""
+"""`penstock schedules`: what is declared and fired, and what people do to it."""
 
 import pytest
 
@@ -24,12 +24,12 @@ async def test_what_a_worker_declares_is_listed_fired_and_counted(application: A
     (application.folder / "shop.py").write_text(DECLARED)
     worker = await application.worker("--port", "0")
     await application.until("select from penstock.schedules where name = 'often' and fired >= 2")
-    nightly, often = (await application.ask("schedule", "list"))["schedules"]
+    nightly, often = (await application.ask("schedules", "list"))["schedules"]
     assert (nightly["rule"], nightly["timezone"], nightly["kind"]) == ("0 2 * * *", "Europe/Berlin", "greet")
     assert (nightly["state"], nightly["origin"], nightly["fired"], nightly["last_job"]) == ("active", "code", 0, None)
     assert (often["rule"], often["skipped"], often["args"]) == ("every 1s", 0, {"name": "often"})
     assert often["last_job"] is not None
-    code, said = await application.penstock("schedule", "list")
+    code, said = await application.penstock("schedules", "list")
     first, line, _ = said.splitlines()
     assert first.split() == [
         "name",
@@ -44,19 +44,14 @@ async def test_what_a_worker_declares_is_listed_fired_and_counted(application: A
         "skipped",
         "state",
     ]
-    assert (
-        code,
-        line.split()[:7] == ["nightly", "_system", "0", "2", "*", "*", "*"],
-        "code, " in line,
-        ", in " in line,
-    ) == (
+    assert (code, line.split()[:3] == ["nightly", "_system", "0"], "code, " in line, ", in " in line) == (
         0,
         True,
         True,
         True,
     )
 
-    code, said = await application.penstock("schedule", "remove", "often")
+    code, said = await application.penstock("schedules", "remove", "often")
     assert (code, "is declared in code: remove it there" in said) == (2, True), said
     samples = await metrics(address_of(worker))
     assert samples["penstock_schedule_ticks_total outcome=fired"] >= 2
@@ -66,34 +61,40 @@ async def test_what_a_worker_declares_is_listed_fired_and_counted(application: A
 
 async def test_run_pause_resume_remove(application: Application) -> None:
     await add(application, "report")
-    job = (await application.ask("schedule", "run", "report"))["job"]
+    job = (await application.ask("schedules", "run", "report"))["job"]
     [row] = await application.run("select state::text, args from penstock.jobs where id = $1", job)
     assert (row["state"], row["args"]) == ("ready", '{"name":"Ada"}')
     said = "The schedule report of the fairness key _system"
-    assert await application.penstock("schedule", "pause", "report") == (0, f"{said} is paused.\n")
-    assert await application.ask("schedule", "pause", "report") == {
+    assert await application.penstock("schedules", "pause", "report") == (0, f"{said} is paused.\n")
+    assert await application.ask("schedules", "pause", "report") == {
         "schedule": "report",
         "fairness_key": "_system",
         "paused": False,
     }
     assert await application.run("select from penstock.schedules where paused_at is not null")
-    assert await application.penstock("schedule", "resume", "report") == (0, f"{said} goes on.\n")
-    assert await application.penstock("schedule", "remove", "report") == (0, f"{said} is removed.\n")
-    assert await application.penstock("schedule", "list") == (0, "There is no schedule.\n")
+    assert await application.penstock("schedules", "resume", "report") == (0, f"{said} is resumed.\n")
+    assert await application.penstock("schedules", "remove", "report") == (0, f"{said} is removed.\n")
+    assert await application.penstock("schedules", "list") == (0, "No schedule exists.\n")
 
 
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        (("run", "raport"), "There is no schedule raport: did you mean report?"),
-        (("pause", "nothing"), "There is no schedule nothing: `penstock schedule list` shows all."),
-        (("resume", "report"), "Several fairness keys have a schedule report (acme, zeta): say --fairness-key."),
-        (("remove", "report", "--fairness-key", "beta"), "The fairness key beta has no schedule report: acme, zeta"),
+        (
+            ("run", "raport"),
+            "Schedule raport does not exist. Did you mean report? `penstock schedules list` shows all.",
+        ),
+        (("pause", "nothing"), "Schedule nothing does not exist. `penstock schedules list` shows all."),
+        (("resume", "report"), "Schedule report exists for several fairness keys (acme, zeta): add --fairness-key."),
+        (
+            ("remove", "report", "--fairness-key", "beta"),
+            "Schedule report does not exist for the fairness key beta, but for acme, zeta.",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 async def test_a_name_that_is_not_there(application: Application, command: tuple[str, ...], sentence: str) -> None:
     await add(application, "report", fairness_key="acme")
     await add(application, "report", fairness_key="zeta")
-    code, said = await application.penstock("schedule", *command)
+    code, said = await application.penstock("schedules", *command)
     assert (code, sentence in said, "Traceback" in said) == (2, True, False), said

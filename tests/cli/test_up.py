@@ -49,6 +49,7 @@ async def test_up_answers_and_stops(home: Path, wish: signal.Signals) -> None:
     port = free_port()
     async with start("-m", "penstock", "up", "--port", str(port), environ={"PENSTOCK_HOME": str(home)}) as up:
         await up.until("Penstock is up")
+        assert up.printed.splitlines()[0] == f"Starting Penstock in {home} …", "at once"
         assert "PostgreSQL made in" in up.printed
         assert await fetch(port, "/health/live") == (200, {"status": "live"})
         await until_ready(port)

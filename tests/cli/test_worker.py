@@ -86,10 +86,10 @@ async def test_without_an_application_it_serves_documents(application: Applicati
 
 
 BROKEN = {
-    "absent": ("nowhere:app", "There is no module nowhere in"),
-    "no name": ("shop:queue", "The module shop has no queue"),
-    "another thing": ("shop:greet", "shop:greet is a Kind and not a Penstock"),
-    "nonsense": ("shop app", "'shop app' is not module:app"),
+    "absent": ("nowhere:app", "Module nowhere does not exist in"),
+    "no name": ("shop:queue", "Module shop has no queue: give the name of its Penstock()."),
+    "another thing": ("shop:greet", "shop:greet is a Kind, not a Penstock"),
+    "nonsense": ("shop app", "'shop app' is not an application"),
     "no job": ("empty:app", "empty:app declares no job"),
     "it raises": ("raises", "Importing raises failed in"),
     "it imports": ("imports", "imports imports no_such_package, which is not installed"),
@@ -108,8 +108,8 @@ async def test_an_application_that_cannot_be_used(application: Application, plac
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--queues", "slow"), "'slow' is not a queue and a number"),
-        (("--queues", "fast=1"), "no job is declared for fast"),
+        (("--queues", "slow"), "'slow' is not a queue and its concurrency"),
+        (("--queues", "fast=1"), "the application declares no job for fast"),
         (("--queues", "slow=1", "--concurrency", "3"), "not both"),
         (("--drain", "soon"), "--drain: 'soon' is not a duration"),
         (("--drain", "-1"), "--drain"),
@@ -145,7 +145,7 @@ async def test_the_port_tells_what_the_process_does(application: Application) ->
     await application.until_state(resting, "running")
     samples = await metrics(address)
     assert samples["penstock_job_attempts_total class= kind=greet outcome=done"] == 1
-    assert samples["penstock_job_attempts_total class=Permanent kind=read outcome=bury"] == 1
+    assert samples["penstock_job_attempts_total class=Permanent kind=read outcome=dead"] == 1
     assert samples["penstock_job_seconds_count kind=greet"] == 1
     assert samples["penstock_job_seconds_max kind=greet"] >= samples["penstock_job_seconds_min kind=greet"] > 0
     assert samples["penstock_handlers_running kind=rest"] == 1
@@ -193,7 +193,7 @@ async def test_not_ready_when_the_lease_is_lost(application: Application) -> Non
     await application.run("update penstock.workers set gone_at = penstock.now(), gone_why = 'its lease ended'")
     said = await until_status(address, 503)
     assert "The lease is lost, and others have the jobs: its lease ended" in said
-    await worker.until("joining the fleet anew")
+    await worker.until("joining the fleet again")
     await until_status(address, 200)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import io
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,9 @@ async def test_collections(call: ClientCalls) -> None:
     changed = await call(lambda c: c.collections.change("flood", new_name="floods", chunk_size=800))
     assert (changed.name, changed.chunk_size) == ("floods", 800)
     assert (await call(lambda c: c.collections.show("floods"))).statuses["ready"] == 0
-    assert await call(lambda c: c.collections.delete("floods")) is None
+    assert (await call(lambda c: c.collections.delete("floods"))).restorable_until > datetime.now(UTC)
+    assert (await call(lambda c: c.collections.restore("floods"))).id == made.id
+    assert (await call(lambda c: c.collections.delete("floods", now=True))).restorable_until is None
     with pytest.raises(api.NotFound, match="floods"):
         await call(lambda c: c.collections.show("floods"))
     with pytest.raises(api.NotFound):
@@ -240,9 +242,13 @@ async def test_deletion(call: ClientCalls) -> None:
     assert (deleted.deleted, deleted.more) == (1, True)
     assert (await call(lambda c: c.documents.delete_matching("mill", metadata={"name": "b.tmp"}))).deleted == 1
     assert [each.name for each in await call(lambda c: c.documents.list())] == ["c.txt"]
-    [gone, _] = await call(lambda c: c.documents.list(status="deleted"))
+    [gone, other] = await call(lambda c: c.documents.list(status="deleted"))
+    assert gone.restorable_until >= deleted.restorable_until
+    assert (await call(lambda c: c.documents.restore(gone.id))).status == "queued"
+    assert (await call(lambda c: c.documents.delete(other.id, now=True))).restorable_until is None
     with pytest.raises(api.Refused):
-        await call(lambda c: c.documents.restore(gone.id))
+        await call(lambda c: c.documents.restore(other.id))
+    assert (await call(lambda c: c.documents.delete_matching("mill", all=True, now=True))).restorable_until is None
     with pytest.raises(api.NotFound):
         await call(lambda c: c.documents.receipt(99))
     assert isinstance(await call(lambda c: c.documents.receipts()), list)

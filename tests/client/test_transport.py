@@ -63,7 +63,7 @@ def test_an_address_that_is_none(url: str) -> None:
 
 @pytest.mark.parametrize("key", ["a b", "a\nb", "é"])
 def test_a_key_that_is_none(key: str) -> None:
-    with pytest.raises(ValueError, match="no key") as error:
+    with pytest.raises(ValueError, match="The key is not valid") as error:
         Address.of(None, key)
     assert key not in str(error.value)
 

@@ -23,7 +23,7 @@ from penstock.documents import (
     show_document,
 )
 from penstock.engine import Context, Kind, Penstock
-from penstock.engine.job import Bury, Failure, Job
+from penstock.engine.job import Dead, Failure, Job
 from penstock.settings import DatabaseUrl
 from tests.engine.conftest import JobQueue
 
@@ -88,7 +88,7 @@ class DocumentQueue:
 
     async def bury(self, job: Job, kind: str = "Encrypted", message: str = "a password is needed") -> None:
         failure = Failure("Permanent", kind, message, "Traceback …", NEVER, step="read")
-        await self.job_queue.settle(await self.worker(), (job, Bury(failure)))
+        await self.job_queue.settle(await self.worker(), (job, Dead(failure)))
 
     async def publish(self, job: Job, *, chunks: int = 2, words: int = 10, gaps: Any = (), pages: int = 1) -> bool:
         """What the pipeline does at the end of a job."""

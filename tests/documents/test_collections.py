@@ -66,7 +66,7 @@ async def test_a_change_counts_from_then_on(document_queue: DocumentQueue) -> No
         await change_collection(document_queue.app, "papers", model="other")
     await change_collection(document_queue.app, "papers", search_language="french")
     await document_queue.add(collection="papers")
-    with pytest.raises(WrongState, match="cannot be changed while there are documents"):
+    with pytest.raises(WrongState, match="cannot be changed while it has documents"):
         await change_collection(document_queue.app, "papers", search_language="german")
     assert (await change_collection(document_queue.app, "papers", chunk_overlap=0)).chunk_overlap == 0
 
@@ -76,7 +76,7 @@ async def test_a_deleted_collection_takes_its_documents_along(document_queue: Do
     await document_queue.add("b.txt", b"2")
     job = await document_queue.claim_one()
     await document_queue.add("c.txt", b"3")
-    assert await delete_collection(document_queue.app, "files") == 3
+    assert (await delete_collection(document_queue.app, "files")).deleted == 3
     assert await list_documents(document_queue.app) == []
     preparing = (
         "select cancelling from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane where kind = $1"

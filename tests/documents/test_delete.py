@@ -19,8 +19,8 @@ async def names(document_queue: DocumentQueue) -> list[str]:
 
 async def test_a_deletion_orders_the_removal_once(document_queue: DocumentQueue) -> None:
     one, two = await document_queue.ready("a.txt"), await document_queue.ready("b.txt", b"other")
-    await delete_document(document_queue.app, one.id, by="Ada")
-    await delete_document(document_queue.app, two.id)
+    await delete_document(document_queue.app, one.id, by="Ada", now=True)
+    await delete_document(document_queue.app, two.id, now=True)
     assert len(await document_queue.run(ORDERS)) == 1
     first, second = await document_queue.rows("removals")
     assert (first["document_id"], first["deleted_by"], first["state"]) == (one.id, "Ada", "ready")
@@ -29,7 +29,7 @@ async def test_a_deletion_orders_the_removal_once(document_queue: DocumentQueue)
 
 async def test_deleting_twice_changes_nothing(document_queue: DocumentQueue) -> None:
     made = await fill(document_queue)
-    first = await delete_document(document_queue.app, made.id)
+    first = await delete_document(document_queue.app, made.id, now=True)
     assert await delete_document(document_queue.app, made.id) == first
     await remove_deleted(document_queue.app.database, document_queue.store)
     again = await delete_document(document_queue.app, made.id)

@@ -61,7 +61,9 @@ async def test_it_is_ready_with_or_without_gaps(document_queue: DocumentQueue) -
     gaps = [{"page": number, "reason": "too dark."} for number in range(2, 7)] + [{"page": None, "reason": "x"}]
     await document_queue.publish(await document_queue.claim_one(), gaps=gaps)
     sentence = (await why(document_queue, made.id))[1]
-    assert "with 6 gaps: page 2: too dark; page 3: too dark; page 4: too dark; and 3 more." in sentence
+    assert (
+        "but it is only partly readable: page 2: too dark; page 3: too dark; page 4: too dark; and 3 more." in sentence
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,17 +110,21 @@ async def test_it_was_cancelled_or_deleted_or_abandoned(document_queue: Document
     await document_queue.job_queue.settle(await document_queue.worker(), (await document_queue.claim_one(), Done()))
     because, sentence = await why(document_queue, made.id)
     assert because == "abandoned"
-    assert "its job" in sentence
+    assert "has no job any more: job" in sentence
     assert "This is about version" not in sentence
     await delete_document(document_queue.app, made.id)
     because, sentence = await why(document_queue, made.id)
     assert because == "deleted"
     assert "was deleted at 20" in sentence
-    assert f"not removed yet. `penstock restore {made.id}`" in sentence
+    assert f" UTC. To bring it back: `penstock restore {made.id}`." in sentence
+    await delete_document(document_queue.app, made.id, now=True)
+    assert (await why(document_queue, made.id))[1].endswith(
+        "is being removed. This cannot be undone: add it again to have it back."
+    )
     await remove_deleted(document_queue.app.database, document_queue.store)
     because, sentence = await why(document_queue, made.id)
     assert because == "deleted"
-    assert f"removed; nothing was left of it when looking again (`penstock receipt {made.id}`)" in sentence
+    assert f"removed; nothing was left of it when looking again (`penstock documents receipt {made.id}`)" in sentence
     with pytest.raises(NotFound, match="no document 999"):
         await explain_document(document_queue.app, 999)
 
@@ -129,7 +135,7 @@ async def test_it_was_cancelled_or_deleted_or_abandoned(document_queue: Document
 async def receive(document_queue: DocumentQueue, number: str = "4711") -> int:
     """A message of the source `orders` with its job, as a row."""
     [job] = await document_queue.job_queue.enqueue(
-        Kind("take_message", prepare_document, "inbox")(document=1, version=1)
+        Kind("take_message.orders", prepare_document, "inbox")(document=1, version=1)
     )
     [row] = await document_queue.run(
         "insert into penstock.inbox (source, message_id, digest, payload, job_id) "
@@ -153,8 +159,7 @@ async def test_a_message_waits_fails_and_is_taken(document_queue: DocumentQueue)
     await document_queue.run("update penstock.inbox set state = 'failed', error = $1", json.dumps(error))
     told = await explain_anything(document_queue.app, str(number))
     assert (
-        "has failed (BadMessage): It names no document. When the cause is mended: `penstock inbox retry"
-        in told.sentence
+        "has failed (BadMessage): It names no document. When the cause is fixed: `penstock inbox retry" in told.sentence
     )
     made = await document_queue.add()
     await document_queue.run("update penstock.inbox set state = 'taken', error = null, document_id = $1", made.id)
@@ -172,13 +177,16 @@ async def test_newer_content_of_a_document_waits(document_queue: DocumentQueue) 
     assert told.sentence.startswith(f"Document {made.id} (a.txt) is ready: ")
     newer = f"finds it. Newer content of it waits: Message {made.id} (4711 of the source orders) waits: no live worker"
     assert newer in told.sentence
-    assert told.sentence.endswith(": `penstock worker` or `penstock up`. Then it becomes a document.")
+    assert (
+        "Start a worker that has [sources.orders] in its settings: `penstock worker` or `penstock up`." in told.sentence
+    )
+    assert told.sentence.endswith("Then it becomes a document.")
     assert list(told.evidence) == ["document", "message", "job"]
     assert [line.partition(" ")[0] for line in told.evidence_lines[:4]] == ["document", "accepted", "message", "job"]
 
 
 async def test_a_source(document_queue: DocumentQueue) -> None:
-    with pytest.raises(NotFound, match="There is no document orders"):
+    with pytest.raises(NotFound, match="Document orders does not exist"):
         await explain_anything(document_queue.app, "orders")
     await document_queue.run(
         "insert into penstock.sources (name, error, error_since) values ('orders', 'no route', penstock.now() - interval '1 h')"
@@ -186,7 +194,7 @@ async def test_a_source(document_queue: DocumentQueue) -> None:
     told = await explain_anything(document_queue.app, "orders")
     assert told.because == "trouble"
     assert "Source orders does not answer since" in told.sentence
-    assert "no route. It is tried again all the time; check its address" in told.sentence
+    assert "no route. Workers keep trying; check its address" in told.sentence
     assert told.evidence_lines[0] == "source orders: 0 received, 0 waiting, 0 failed"
     await document_queue.run("update penstock.sources set error = null, error_since = null")
     assert (await explain_anything(document_queue.app, "orders")).because == "unknown", (
@@ -204,7 +212,7 @@ async def test_by_number_and_by_name(document_queue: DocumentQueue) -> None:
     assert (await explain_anything(document_queue.app, "404")).state == "not found"
     await create_collection(document_queue.app, "others")
     await document_queue.add("a/b.txt", b"2", collection="others")
-    with pytest.raises(BadRequest, match=r"could be several documents: say which of files/a/b\.txt, others/a/b\.txt"):
+    with pytest.raises(BadRequest, match=r"is ambiguous: use one of files/a/b\.txt, others/a/b\.txt"):
         await explain_anything(document_queue.app, "a/b.txt")
     with pytest.raises(NotFound):
         await explain_anything(document_queue.app, "half\ud800 a name\0")

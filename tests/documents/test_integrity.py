@@ -38,7 +38,7 @@ async def test_a_clean_library_has_no_findings(indexed_documents: IndexedDocumen
     await clear_old_versions(indexed_documents.database, indexed_documents.index.clear)
     await compact(indexed_documents.database, 1, "static")
     assert await indexed_documents.check_all() == {}, "folded"
-    await delete_document(indexed_documents.document_queue.app, second)
+    await delete_document(indexed_documents.document_queue.app, second, now=True)
     assert await indexed_documents.check_all() == {}, "deleted, and not removed"
     assert await remove_deleted(indexed_documents.database, indexed_documents.document_queue.store, rest=0) == 1
     assert await indexed_documents.check_all() == {}, "removed"
@@ -183,7 +183,7 @@ async def test_a_version_that_nobody_has_given_up(indexed_documents: IndexedDocu
 
 async def test_a_deleted_document_without_a_removal(indexed_documents: IndexedDocuments) -> None:
     document, version = await indexed_documents.add()
-    await delete_document(indexed_documents.document_queue.app, document)
+    await delete_document(indexed_documents.document_queue.app, document, now=True)
     await indexed_documents.run("delete from penstock.removals")
     looked = await indexed_documents.check(DeletedCheck(indexed_documents.database))
     assert (looked.found, looked.repaired) == (1, 1)
@@ -194,18 +194,18 @@ async def test_a_deleted_document_without_a_removal(indexed_documents: IndexedDo
 
 async def test_a_removal_that_is_late(indexed_documents: IndexedDocuments) -> None:
     document, _ = await indexed_documents.add()
-    await delete_document(indexed_documents.document_queue.app, document)
+    await delete_document(indexed_documents.document_queue.app, document, now=True)
     await indexed_documents.document_queue.job_queue.advance(2 * 3600 + 1)
     looked = await indexed_documents.check(DeletedCheck(indexed_documents.database))
     assert (looked.found, looked.repaired) == (1, 0)
-    assert "should have been removed" in (await indexed_documents.open())[0]
+    assert "its removal is 2 hours late" in (await indexed_documents.open())[0]
     await remove_deleted(indexed_documents.database, indexed_documents.document_queue.store, rest=0)
     await indexed_documents.check(DeletedCheck(indexed_documents.database))
     assert await indexed_documents.open() == []
     await indexed_documents.run("update penstock.receipts set verified_at = null, verified = null")
     await indexed_documents.document_queue.job_queue.advance(2 * 3600 + 1)
     await indexed_documents.check(DeletedCheck(indexed_documents.database))
-    assert "nobody could verify it" in (await indexed_documents.open())[0]
+    assert "the removal could not be verified" in (await indexed_documents.open())[0]
 
 
 async def test_deleted_documents_come_in_pages(
@@ -216,7 +216,7 @@ async def test_deleted_documents_come_in_pages(
     monkeypatch.setattr(deleted, "PAGE", 2)
     numbers = [(await indexed_documents.add(f"{number}.txt"))[0] for number in range(5)]
     for number in numbers:
-        await delete_document(indexed_documents.document_queue.app, number)
+        await delete_document(indexed_documents.document_queue.app, number, now=True)
     looked = await indexed_documents.check(DeletedCheck(indexed_documents.database))
     assert (looked.subjects, looked.found) == (5, 0)
 
@@ -292,7 +292,7 @@ async def test_what_is_left_of_folded_postings_goes_with_their_batches(indexed_d
     document, version = await indexed_documents.add("gone.txt")
     await compact(indexed_documents.database, 1, "static")
     assert await indexed_documents.document_queue.rows("folded_postings")
-    await delete_document(indexed_documents.document_queue.app, document)
+    await delete_document(indexed_documents.document_queue.app, document, now=True)
     await indexed_documents.run("update penstock.versions set cleared_at = penstock.now()")
     looked = await indexed_documents.check(LeftoverRows(indexed_documents.database, "indexed_batches"))
     assert (looked.found, looked.repaired) == (1, 1)
@@ -323,7 +323,7 @@ async def test_tables_are_walked_in_pages(indexed_documents: IndexedDocuments, m
 async def test_counts_that_are_off(indexed_documents: IndexedDocuments) -> None:
     document, _ = await indexed_documents.add()
     await indexed_documents.add("b.txt")
-    await delete_document(indexed_documents.document_queue.app, document)
+    await delete_document(indexed_documents.document_queue.app, document, now=True)
     await indexed_documents.run("insert into penstock.tallies values (1, 2, -5, 0, 1)")
     looked = await indexed_documents.check(TallyCheck(indexed_documents.database))
     assert (looked.found, looked.repaired) == (1, 1)
@@ -356,7 +356,7 @@ async def test_a_large_collection_is_counted_in_bites(
     monkeypatch.setattr(tallies, "LARGE", 1)
     monkeypatch.setattr(tallies, "DOCUMENTS", 2)
     numbers = [(await indexed_documents.add(f"{number}.txt"))[0] for number in range(5)]
-    await delete_document(indexed_documents.document_queue.app, numbers[0])
+    await delete_document(indexed_documents.document_queue.app, numbers[0], now=True)
     check = TallyCheck(indexed_documents.database)
     assert (await indexed_documents.check(check)).found == 0
     await indexed_documents.run("insert into penstock.tallies values (1, 2, -5, 0, 1)")
@@ -382,7 +382,7 @@ async def test_a_large_collection_that_changes_meanwhile_is_left_to_the_next_rou
 
         async def first(self, session: Any, **values: Any) -> Any:
             found = await count_batch.first(session, **values)
-            await delete_document(indexed_documents.document_queue.app, numbers[0])
+            await delete_document(indexed_documents.document_queue.app, numbers[0], now=True)
             return found
 
     monkeypatch.setitem(tallies.sql._by_name, "count_batch", Between())
@@ -434,7 +434,7 @@ async def test_bytes_of_many_documents_are_reported_for_each(indexed_documents: 
     assert [row["document_id"] for row in await indexed_documents.findings()] == numbers, (
         f"{waiting.id} will fail by itself"
     )
-    await delete_document(indexed_documents.document_queue.app, numbers[0])
+    await delete_document(indexed_documents.document_queue.app, numbers[0], now=True)
     assert (
         await indexed_documents.check(BlobCheck(indexed_documents.database, indexed_documents.document_queue.store))
     ).found == 1

@@ -10,7 +10,7 @@ import pytest
 from penstock.database.database import DatabaseAddress
 from penstock.database.migrations import grant_use
 from penstock.documents import cancel_document, retry_document
-from penstock.engine.job import Cancelled, Failure, Release, Retry
+from penstock.engine.job import Cancelled, Failure, Requeue, Retry
 from penstock.engine.maintenance import DEATHS_ALLOWED
 from penstock.errors import WrongState
 from penstock.settings import Settings
@@ -31,7 +31,7 @@ async def test_the_five_states(document_queue: DocumentQueue) -> None:
 async def test_a_released_job_and_one_that_waits_for_its_next_try_are_processing(document_queue: DocumentQueue) -> None:
     accepted = await document_queue.add()
     job = await document_queue.claim_one()
-    await document_queue.job_queue.settle(await document_queue.worker(), (job, Release()))
+    await document_queue.job_queue.settle(await document_queue.worker(), (job, Requeue()))
     assert await document_queue.status(accepted.id) == "processing"
     [job] = await document_queue.claim()
     await document_queue.job_queue.settle(await document_queue.worker(), (job, Retry(FAILURE, timedelta(minutes=1))))

@@ -28,7 +28,7 @@ from penstock.documents.migration import (
     switch_model,
 )
 from penstock.engine import Context, Penstock
-from penstock.engine.job import Bury, Failure, Job
+from penstock.engine.job import Dead, Failure, Job
 from penstock.errors import BadValue, RateLimited
 from penstock.search import prepare_model
 from penstock.settings import DatabaseUrl
@@ -164,7 +164,7 @@ async def test_a_dead_job_is_told_and_chosen_again(document_queue: DocumentQueue
     worker = await document_queue.job_queue.worker(document_queue.app.kinds["reembed_collection"])
     [job] = await document_queue.job_queue.claim(worker, queue="models")
     failure = Failure("Permanent", "Permanent", "it has 4 dimensions.", "Traceback …", NEVER, step="reembed-embed")
-    await document_queue.job_queue.settle(worker, (job, Bury(failure)))
+    await document_queue.job_queue.settle(worker, (job, Dead(failure)))
 
     found = await find_collection(document_queue.app, "files")
     assert (found.model, found.next_model, found.is_stuck) == ("static", "other", True)
@@ -211,7 +211,7 @@ async def test_the_old_model_alone_does_not_become_live_behind_a_switch(document
     await document_queue.ready()
     job, work = await begin(document_queue)
     await switch(document_queue, await choose(document_queue, "other"))
-    with pytest.raises(RateLimited, match="another embedding model"):
+    with pytest.raises(RateLimited, match="just changed its embedding model"):
         await end(document_queue, job, work, "static")
     assert await document_queue.status(work.document) == "processing"
 

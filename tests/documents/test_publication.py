@@ -259,7 +259,7 @@ async def test_members_go_with_their_parent(document_queue: DocumentQueue) -> No
     await publish_with(document_queue, inner, deep=b"3")
     await document_queue.publish(other)
     assert await tally(document_queue) == (3, 2, 10, 0)
-    await delete_document(document_queue.app, made.id)
+    await delete_document(document_queue.app, made.id, now=True)
     assert await list_documents(document_queue.app) == []
     assert await tally(document_queue) == (0, 0, 0, 4)
     waiting = "select kind from penstock.jobs join penstock.lanes on lanes.id = lane"

@@ -60,7 +60,7 @@ async def test_nothing_is_left_but_a_receipt(document_queue: DocumentQueue) -> N
     kept = await fill(document_queue, "b.txt", ["the mill", "another gate"])
     versions, jobs = await numbers(document_queue, made.id)
     assert len(await leftovers(document_queue, [made.id], versions, jobs)) > 5, "else the question proves nothing"
-    await delete_document(document_queue.app, made.id, by="Grace", reason="on request")
+    await delete_document(document_queue.app, made.id, by="Grace", reason="on request", now=True)
     assert await remove(document_queue) == 1
     assert await leftovers(document_queue, [made.id], versions, jobs) == {}
     receipt = await show_receipt(document_queue.app, made.id)
@@ -102,7 +102,7 @@ async def test_folded_postings_and_vectors_go_too(document_queue: DocumentQueue)
     versions, jobs = await numbers(document_queue, *gone)
     assert (await leftovers(document_queue, gone, versions, jobs))["folded_postings"] > 0
     for document in gone:
-        await delete_document(document_queue.app, document)
+        await delete_document(document_queue.app, document, now=True)
     await remove(document_queue)
     assert await leftovers(document_queue, gone, versions, jobs) == {}
     versions, jobs = await numbers(document_queue, made[0].id, made[2].id, made[4].id)
@@ -121,12 +121,12 @@ async def test_an_index_of_which_nothing_is_seen_goes_first(document_queue: Docu
         name = f"folded_vectors_static_{collection}"
         return len(await document_queue.run("select from pg_indexes where indexname = $1", name))
 
-    await delete_document(document_queue.app, made[0].id)
+    await delete_document(document_queue.app, made[0].id, now=True)
     await remove(document_queue)
     assert await indexes() == 1, "two are seen"
-    await delete_document(document_queue.app, made[1].id)
+    await delete_document(document_queue.app, made[1].id, now=True)
     await document_queue.run("update penstock.removals set due_at = due_at + interval '1 hour'")
-    await delete_document(document_queue.app, made[2].id)
+    await delete_document(document_queue.app, made[2].id, now=True)
     await remove(document_queue)
     assert await indexes() == 1, "one may be restored"
     await document_queue.run("update penstock.removals set due_at = deleted_at")
@@ -140,12 +140,12 @@ async def test_bytes_that_another_document_has_stay(document_queue: DocumentQueu
         await fill(document_queue, "a.txt", content=b"same"),
         await fill(document_queue, "b.txt", content=b"same"),
     )
-    await delete_document(document_queue.app, one.id)
+    await delete_document(document_queue.app, one.id, now=True)
     await remove(document_queue)
     receipt = await show_receipt(document_queue.app, one.id)
     assert (receipt.removed["blobs"], receipt.removed["shared"]) == (0, 1)
     assert await document_queue.files() == [(await document_queue.show(two.id)).key]
-    await delete_document(document_queue.app, two.id)
+    await delete_document(document_queue.app, two.id, now=True)
     await remove(document_queue)
     assert await document_queue.files() == []
     assert await document_queue.rows("blobs") == []
@@ -154,12 +154,12 @@ async def test_bytes_that_another_document_has_stay(document_queue: DocumentQueu
 async def test_an_upload_of_the_same_content_meanwhile_keeps_its_bytes(document_queue: DocumentQueue) -> None:
     for round_ in range(10):
         made = await document_queue.add(f"{round_}.txt", b"same")
-        await delete_document(document_queue.app, made.id)
+        await delete_document(document_queue.app, made.id, now=True)
         _, again = await asyncio.gather(remove(document_queue), document_queue.add(f"again-{round_}.txt", b"same"))
         key = (await document_queue.show(again.id)).key
         assert key in await document_queue.files()
         assert await document_queue.run("select from penstock.blobs where key = $1 and state = 'kept'", key)
-        await delete_document(document_queue.app, again.id)
+        await delete_document(document_queue.app, again.id, now=True)
         await remove(document_queue)
     assert await document_queue.files() == []
 
@@ -171,7 +171,7 @@ async def test_removal_waits_for_the_job_and_a_late_worker_writes_nothing(docume
     shown = await document_queue.show(made.id)
     async with context.write() as tx:
         await Index().stage(tx, await entry_of(document_queue, shown.version_id, shown.collection_id, ["early"]))
-    await delete_document(document_queue.app, made.id)
+    await delete_document(document_queue.app, made.id, now=True)
     assert await remove(document_queue) == 0, "its job may still write"
     late = await entry_of(document_queue, shown.version_id, shown.collection_id, ["late"], first=1)
     async with context.write() as tx:
@@ -199,7 +199,7 @@ async def test_what_jobs_have_kept_goes_too(document_queue: DocumentQueue) -> No
         json.dumps({"document": made.id, "version": version, "pages": [1]}),
         json.dumps({"pages": ["a secret"]}),
     )
-    await delete_document(document_queue.app, made.id)
+    await delete_document(document_queue.app, made.id, now=True)
     await remove(document_queue)
     assert await leftovers(document_queue, [made.id], [version], [job]) == {}
     assert (await show_receipt(document_queue.app, made.id)).removed["checkpoints"] == 1
@@ -214,7 +214,7 @@ async def test_what_an_earlier_job_said_goes_too(document_queue: DocumentQueue) 
         "update penstock.job_history set error = $1 where id = $2", json.dumps({"message": "secret"}), made.job
     )
     await retry_document(document_queue.app, made.id)
-    await delete_document(document_queue.app, made.id)
+    await delete_document(document_queue.app, made.id, now=True)
     await remove(document_queue)
     [said] = await document_queue.run("select error::text as error from penstock.job_history where id = $1", made.job)
     assert "removed with its document" in said["error"]
@@ -228,7 +228,7 @@ async def test_whoever_goes_on_after_a_failure_leaves_nothing(
     collection = (await document_queue.show(made.id)).collection_id
     await compact(document_queue.app.database, collection, "static")
     versions, jobs = await numbers(document_queue, made.id)
-    await delete_document(document_queue.app, made.id)
+    await delete_document(document_queue.app, made.id, now=True)
     monkeypatch.setattr(failpoint, "_armed", {f"step:remove-{place}": Failpoint("raise", 1)})
     with pytest.raises(FailpointReached):
         await remove(document_queue)
@@ -244,7 +244,7 @@ async def test_what_is_found_at_the_second_look_is_removed_and_told(document_que
     """As if a defect had let a row in: the receipt says so."""
     made = await fill(document_queue)
     shown = await document_queue.show(made.id)
-    await delete_document(document_queue.app, made.id)
+    await delete_document(document_queue.app, made.id, now=True)
     failpoint._armed["step:remove-files"] = Failpoint("raise", 1)
     try:
         with pytest.raises(FailpointReached):
@@ -264,7 +264,7 @@ async def test_what_is_found_at_the_second_look_is_removed_and_told(document_que
 async def test_two_who_remove_at_once_do_it_once(document_queue: DocumentQueue) -> None:
     made = [await fill(document_queue, f"{n}.txt") for n in range(6)]
     for each in made:
-        await delete_document(document_queue.app, each.id)
+        await delete_document(document_queue.app, each.id, now=True)
     await asyncio.gather(*(remove(document_queue) for _ in range(3)))
     assert [row["document_id"] for row in await document_queue.rows("receipts")] == [each.id for each in made]
     assert {json.loads(row["removed"])["chunks"] for row in await document_queue.rows("receipts")} == {2}
@@ -273,7 +273,7 @@ async def test_two_who_remove_at_once_do_it_once(document_queue: DocumentQueue) 
 
 async def test_a_whole_collection_ends_in_receipts(document_queue: DocumentQueue) -> None:
     made = [await fill(document_queue, f"{n}.txt") for n in range(3)]
-    assert await delete_collection(document_queue.app, "files") == 3
+    assert (await delete_collection(document_queue.app, "files", now=True)).deleted == 3
     assert await remove(document_queue) == 3
     for each in made:
         assert (await show_receipt(document_queue.app, each.id)).reason == "its collection was deleted"
@@ -294,7 +294,7 @@ async def test_what_is_large_is_removed_in_many_groups(
     ids = [each.id for each in made]
     versions, jobs = await numbers(document_queue, *ids)
     for document in ids:
-        await delete_document(document_queue.app, document)
+        await delete_document(document_queue.app, document, now=True)
     async with document_queue.app.database.pool.session() as session:
         group = await next_group(session)
     assert group is not None
@@ -305,7 +305,7 @@ async def test_what_is_large_is_removed_in_many_groups(
 
 async def test_a_document_that_is_not_due_is_left_alone(document_queue: DocumentQueue) -> None:
     made = await fill(document_queue)
-    await delete_document(document_queue.app, made.id)
+    await delete_document(document_queue.app, made.id, now=True)
     await document_queue.run("update penstock.removals set due_at = penstock.now() + interval '1 hour'")
     assert await remove(document_queue) == 0
     assert len(await document_queue.rows("chunks")) == 2
@@ -318,7 +318,7 @@ async def test_what_is_restored_meanwhile_is_not_removed(
 ) -> None:
     """The row of removals is the fence of each batch."""
     made = await fill(document_queue)
-    await delete_document(document_queue.app, made.id)
+    await delete_document(document_queue.app, made.id, now=True)
     async with document_queue.app.database.pool.session() as session:
         group = await next_group(session)
     await document_queue.run("delete from penstock.removals")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.documents import DocumentFilter, browse, queries
+from penstock.documents import DocumentFilter, browse, queries, select_matching
 from penstock.engine import Penstock
 from penstock.errors import BadValue
 
@@ -58,7 +58,7 @@ async def test_browse_by_each_condition(many: Penstock) -> None:
         a = await session.fetchval("select id from penstock.collections where name = 'a'")
     assert await numbers(many, collections=[a]) == list(range(100, 0, -2))
     assert await numbers(many, collections=[]) == []
-    with pytest.raises(BadValue, match="There is no status 'odd'"):
+    with pytest.raises(BadValue, match="'odd' is not a status"):
         await browse(many, DocumentFilter(status="odd"))
 
 
@@ -67,3 +67,27 @@ async def test_a_page_ends_where_enough_was_looked_through(many: Penstock, monke
     page = await browse(many, DocumentFilter(name="report 5.txt"))
     assert ([each.id for each in page.documents], page.looked_through, page.next) == ([], 29, 1072)
     assert await numbers(many, name="report 5.txt") == [5]
+
+
+async def test_select_matching(many: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same documents as `browse`, in any order, counted, and up to an id."""
+
+    async def select(**options: Any) -> tuple[list[int], int]:
+        wanted = DocumentFilter(**{key: options.pop(key) for key in ("status", "name", "until") if key in options})
+        found = await select_matching(many, wanted, **options)
+        assert found.looked_through is None
+        return [each - 1000 for each in found.ids], found.total
+
+    assert await select(most=3) == ([100, 99, 98], 100)
+    assert await select(most=3, offset=98) == ([2, 1], 100)
+    assert await select(order="oldest", most=2) == ([1, 2], 100)
+    assert await select(order="name", name="report 9", most=3) == ([9, 90, 91], 11)
+    assert await select(status="failed", most=2, up_to=1055) == ([50, 40], 5)
+    assert await select(status="queued", most=1) == ([99], 90)
+    assert await select(status="processing") == ([], 0)
+    assert await select(until=START + timedelta(days=3), order="changed", most=5) == ([2, 1], 2)
+    assert await select(name="nothing") == ([], 0)
+    monkeypatch.setattr(queries, "SELECTED", 10)
+    cut = await select_matching(many, DocumentFilter(name="Report"), most=50)
+    assert (len(cut.ids), cut.total) == (10, 10)
+    assert cut.looked_through, "there may be more"

@@ -15,7 +15,7 @@ async def test_a_document_whose_job_is_over_has_failed(document_queue: DocumentQ
     assert (finding["check_name"], finding["document_id"], finding["repair"]) == (
         "jobs",
         made.id,
-        "It has failed, and can be retried.",
+        "It is marked as failed, and can be retried.",
     )
     assert finding["ended_at"] is not None
     await retry_document(document_queue.app, made.id)

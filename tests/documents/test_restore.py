@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,21 @@ import pytest
 
 from penstock.documents import (
     add_members,
+    change_collection,
     compact_tallies,
+    create_collection,
     delete_collection,
     delete_document,
+    find_collection,
     list_documents,
     load_work,
     publish,
     remove_deleted,
+    restore_collection,
     restore_document,
     show_receipt,
 )
+from penstock.documents.deletion.delete import delete_in
 from penstock.engine import Penstock
 from penstock.engine.job import Cancelled
 from penstock.errors import NameTaken, NotFound, WrongState
@@ -120,7 +126,7 @@ async def test_members_come_back_with_their_parent_but_not_those_that_were_delet
     await delete_document(document_queue.app, by_name["a.zip!/two"])
     await delete_document(document_queue.app, parent)
     assert await list_documents(document_queue.app) == []
-    with pytest.raises(WrongState, match=f"inside of document {parent}, which is deleted: restore that one"):
+    with pytest.raises(WrongState, match=f"belongs to document {parent}, which is deleted: restore that one"):
         await restore_document(document_queue.app, by_name["a.zip!/one"])
     await restore_document(document_queue.app, parent)
     assert {each.name for each in await list_documents(document_queue.app)} == {"a.zip", "a.zip!/one", "a.zip!/three"}
@@ -155,8 +161,130 @@ async def test_what_is_gone_cannot_come_back_and_says_why(document_queue: Docume
         await restore_document(document_queue.app, made.id)
     assert (await show_receipt(document_queue.app, made.id)).verified_at is not None
     await delete_collection(document_queue.app, "files")
-    with pytest.raises(WrongState, match="which is deleted"):
+    with pytest.raises(WrongState, match="which is deleted: restore the collection"):
         await restore_document(document_queue.app, lost.id)
+
+
+async def test_by_default_a_deleted_document_can_be_restored_for_seven_days(
+    database_url: DatabaseUrl, tmp_path: Path
+) -> None:
+    async with Penstock(database_url=database_url, home=tmp_path) as app:
+        assert app.settings.documents.restore_within == timedelta(days=7)
+    async with Penstock(database_url=database_url, home=tmp_path, documents={"restore_within": ""}) as app:
+        assert app.settings.documents.restore_within is None
+
+
+async def test_what_is_deleted_now_cannot_be_restored_and_is_removed_at_once(document_queue: DocumentQueue) -> None:
+    parent = await with_members(document_queue, "a.zip", "one", "two")
+    deleted = await delete_document(document_queue.app, parent)
+    assert deleted.restorable_until is not None
+    assert deleted.deleted_at is not None
+    assert deleted.restorable_until - deleted.deleted_at == timedelta(hours=1)
+    with pytest.raises(NotFound, match=r"can be restored until .* UTC: its receipt comes with the removal"):
+        await show_receipt(document_queue.app, parent)
+    assert await remove(document_queue) == 0
+    again = await delete_document(document_queue.app, parent, now=True)
+    assert again.restorable_until is None
+    with pytest.raises(WrongState, match="cannot be restored any more, because it is being removed: upload it again"):
+        await restore_document(document_queue.app, parent)
+    assert await remove(document_queue) == 3, "its members, too"
+    assert (await show_receipt(document_queue.app, parent)).verified_at is not None
+    other = await fill(document_queue, "b.txt")
+    assert (await delete_document(document_queue.app, other.id, now=True)).restorable_until is None
+    assert await remove(document_queue) == 1
+
+
+async def test_a_receipt_after_the_restore_window_has_both_times(document_queue: DocumentQueue) -> None:
+    made = await fill(document_queue)
+    deleted = await delete_document(document_queue.app, made.id, by="Ada")
+    await document_queue.job_queue.advance(3601)
+    assert (await document_queue.show(made.id)).restorable_until is None
+    assert await remove(document_queue) == 1
+    receipt = await show_receipt(document_queue.app, made.id)
+    assert (receipt.deleted_at, receipt.deleted_by) == (deleted.deleted_at, "Ada")
+    assert receipt.removed_at - receipt.deleted_at >= timedelta(hours=1)
+    assert receipt.verified_at is not None
+
+
+async def test_members_that_a_dead_process_has_left_are_due_with_their_parent(document_queue: DocumentQueue) -> None:
+    """The process that deletes with `now` dies after the parent; maintenance deletes the members later."""
+    parent = await with_members(document_queue, "a.zip", "one")
+    async with document_queue.app.database.pool.transaction() as tx:
+        await delete_in(tx, [parent], "and then the process dies")
+    assert await remove(document_queue) == 1
+    [member] = await list_documents(document_queue.app)
+    assert (await delete_document(document_queue.app, member.id)).restorable_until is None
+    assert await remove(document_queue) == 1
+
+
+async def test_a_collection_comes_back_with_what_was_deleted_with_it(document_queue: DocumentQueue) -> None:
+    parent = await with_members(document_queue, "a.zip", "one", "two")
+    before = await fill(document_queue, "before.txt")
+    ready = await fill(document_queue, "ready.txt")
+    queued = await document_queue.add("queued.txt", b"waits")
+    counted = (await find_collection(document_queue.app, "files")).documents
+    await delete_document(document_queue.app, before.id)
+    gone = await delete_collection(document_queue.app, "files", by="Ada")
+    assert gone.deleted == 5
+    assert gone.restorable_until is not None
+    assert (await document_queue.show(ready.id)).restorable_until == gone.restorable_until
+    with pytest.raises(NotFound):
+        await find_collection(document_queue.app, "files")
+    other = await create_collection(document_queue.app, "files")
+    with pytest.raises(NameTaken, match="another collection files now: rename that one") as refused:
+        await restore_collection(document_queue.app, "files")
+    assert refused.value.existing == other.id
+    await change_collection(document_queue.app, "files", new_name="other")
+    back = await restore_collection(document_queue.app, "files")
+    assert back.documents == counted - 1
+    names = {each.name: each.status for each in await list_documents(document_queue.app)}
+    expected = dict.fromkeys(("a.zip", "a.zip!/one", "a.zip!/two", "ready.txt"), "ready") | {"queued.txt": "queued"}
+    assert names == expected
+    assert (await document_queue.show(parent)).restorable_until is None
+    assert await prepare(document_queue, await document_queue.claim_one(), ["text"])
+    assert await document_queue.status(queued.id) == "ready"
+    assert (await restore_document(document_queue.app, before.id)).status == "ready"
+    with pytest.raises(WrongState, match="Collection files is not deleted: there is nothing to restore"):
+        await restore_collection(document_queue.app, "files")
+
+
+async def test_a_collection_that_is_deleted_now_does_not_come_back(document_queue: DocumentQueue) -> None:
+    before, rest = [await fill(document_queue, f"{n}.txt") for n in range(2)]
+    await delete_document(document_queue.app, before.id)
+    gone = await delete_collection(document_queue.app, "files", now=True)
+    assert (gone.deleted, gone.restorable_until) == (1, None)
+    with pytest.raises(WrongState, match="Collection files cannot be restored any more"):
+        await restore_collection(document_queue.app, "files")
+    assert await remove(document_queue) == 2
+    assert (await show_receipt(document_queue.app, rest.id)).verified_at is not None
+    with pytest.raises(NotFound):
+        await restore_collection(document_queue.app, "never")
+
+
+async def test_the_restore_window_of_a_collection_ends_by_time_or_by_now(document_queue: DocumentQueue) -> None:
+    made = await fill(document_queue)
+    await delete_collection(document_queue.app, "files")
+    assert await remove(document_queue) == 0
+    assert (await delete_collection(document_queue.app, "files", now=True)).deleted == 0
+    assert await remove(document_queue) == 1
+    assert (await show_receipt(document_queue.app, made.id)).verified_at is not None
+    with pytest.raises(NotFound):
+        await delete_collection(document_queue.app, "files", now=True)
+    await create_collection(document_queue.app, "files")
+    await fill(document_queue)
+    await delete_collection(document_queue.app, "files")
+    await document_queue.job_queue.advance(3601)
+    with pytest.raises(WrongState, match="cannot be restored any more"):
+        await restore_collection(document_queue.app, "files")
+    assert await remove(document_queue) == 1
+
+
+async def test_an_interrupted_restore_of_a_collection_is_repeated(document_queue: DocumentQueue) -> None:
+    """The process dies after the collection is back and before its documents are."""
+    await fill(document_queue, "0.txt")
+    await delete_collection(document_queue.app, "files")
+    await document_queue.run("update penstock.collections set deleted_at = null, restorable_until = null")
+    assert (await restore_collection(document_queue.app, "files")).documents == 1
 
 
 async def test_it_waits_for_the_end_of_the_old_job(

@@ -83,9 +83,9 @@ async def test_versions_are_listed_with_what_became_of_them(document_queue: Docu
 async def test_versions_of_nobody_and_of_others(document_queue: DocumentQueue) -> None:
     made = await document_queue.ready()
     for wanted, tenant in ((made.id + 1000, "default"), (2**70, "default"), (-1, "default"), (made.id, "acme")):
-        with pytest.raises(NotFound, match="There is no document"):
+        with pytest.raises(NotFound, match="does not exist"):
             await list_versions(document_queue.app, wanted, tenant=tenant)
-        with pytest.raises(NotFound, match="There is no document"):
+        with pytest.raises(NotFound, match="does not exist"):
             await blob_of(document_queue.app, wanted, tenant=tenant)
     assert await list_versions(document_queue.app, made.id, after=2**40) == []
 

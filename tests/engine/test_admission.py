@@ -225,9 +225,9 @@ def test_when_to_try_again() -> None:
 @pytest.mark.parametrize("max_queue_size", [0, -1, 2.5, "10", True])
 def test_nonsense(max_queue_size: Any) -> None:
     app = Penstock()
-    with pytest.raises(BadJob, match="use a whole number from 1 on"):
+    with pytest.raises(BadJob, match="use an integer of at least 1"):
         app.job(max_queue_size=max_queue_size)(do_nothing)
-    with pytest.raises(BadJob, match="use a whole number from 1 on"):
+    with pytest.raises(BadJob, match="use an integer of at least 1"):
         app.queue("llm", max_queue_size=max_queue_size)
     with pytest.raises(BadJob, match="cannot be the name of a queue"):
         app.queue("llm!", max_queue_size=1)

@@ -21,7 +21,7 @@ from penstock.engine import claim
 from penstock.engine.claim import Claimer, LaneKey, Lanes
 from penstock.engine.inspect import explain as explaining
 from penstock.engine.inspect.explain import Explanation, advise, explain_job
-from penstock.engine.job import Bury, Cancelled, Done, Retry, Snooze, describe_failure
+from penstock.engine.job import Cancelled, Dead, Done, Retry, Snooze, describe_failure
 from tests.engine.conftest import JobQueue, make_kind, nothing
 from tests.slow import examples
 
@@ -45,7 +45,7 @@ def failure(text: str) -> Any:
 async def test_not_found(job_queue: JobQueue) -> None:
     said = await why(job_queue, 404)
     assert (said.state, said.because) == ("not found", "not found")
-    assert said.sentence == "There is no job 404, neither alive nor in the history."
+    assert said.sentence == "Job 404 does not exist, neither alive nor in the history."
 
 
 async def test_no_worker(job_queue: JobQueue) -> None:
@@ -106,9 +106,9 @@ async def test_paused(job_queue: JobQueue, what: str, name: str) -> None:
     )
     said = await why(job_queue, job)
     assert said.because == "paused"
-    assert f"the {what} {name} is paused since" in said.sentence
+    assert f"the {what.replace('_', ' ')} {name} has been paused since" in said.sentence
     assert "(the disk is full)" in said.sentence
-    assert f"`penstock resume --{what} {name}`" in said.sentence
+    assert f"`penstock resume --{what.replace('_', '-')} {name}`" in said.sentence
 
 
 async def test_running(job_queue: JobQueue) -> None:
@@ -137,7 +137,7 @@ async def test_running_on_a_lost_worker_then_quarantined(job_queue: JobQueue) ->
     other = await job_queue.worker()
     await job_queue.look(other)
     said = await why(job_queue, first.id)
-    assert "it will be rescued within seconds" in said.sentence
+    assert "another worker takes it over within seconds" in said.sentence
 
     await job_queue.rescue(worker)
     said = await why(job_queue, first.id)
@@ -165,7 +165,7 @@ async def test_later(job_queue: JobQueue) -> None:
     assert "slow down" in (await why(job_queue, limited.id)).sentence
 
     await job_queue.run("insert into penstock.pauses (what, name, reason) values ('kind', 'nothing', 'why not')")
-    assert "Then it will wait because the kind nothing is paused" in (await why(job_queue, failed.id)).sentence
+    assert "Then it will wait because the kind nothing has been paused" in (await why(job_queue, failed.id)).sentence
     await job_queue.advance(600)
     assert (
         "it is due, and the next heartbeat of any worker makes it ready" in (await why(job_queue, failed.id)).sentence
@@ -177,10 +177,13 @@ async def test_due_without_a_worker(job_queue: JobQueue) -> None:
     await job_queue.advance(7200)
     said = await why(job_queue, job)
     assert said.because == "scheduled"
-    assert said.sentence.endswith(" ago, but there is no worker: start one with `penstock worker module:app`.")
+    assert said.sentence.endswith(" ago, but no worker is running: start one with `penstock worker module:app`.")
     await job_queue.run("insert into penstock.pauses (what, name, reason) values ('kind', 'nothing', 'why not')")
     said = await why(job_queue, job)
-    assert "`penstock worker module:app`. Then it will wait because the kind nothing is paused since" in said.sentence
+    assert (
+        "`penstock worker module:app`. Then it will wait because the kind nothing has been paused since"
+        in said.sentence
+    )
     assert said.sentence.endswith(" ago (why not): `penstock resume --kind nothing`.")
 
 
@@ -203,7 +206,7 @@ async def test_dead(job_queue: JobQueue) -> None:
     await job_queue.enqueue()
     worker = await job_queue.worker()
     [job] = await job_queue.claim(worker)
-    await job_queue.settle(worker, (job, Bury(failure("the file is encrypted"))))
+    await job_queue.settle(worker, (job, Dead(failure("the file is encrypted"))))
     said = await why(job_queue, job.id)
     assert (said.state, said.because) == ("dead", "dead")
     assert "dead after 1 attempt, with ValueError (Transient): the file is encrypted." in said.sentence
@@ -272,7 +275,7 @@ async def test_an_open_breaker(job_queue: JobQueue) -> None:
     )
     said = await why(job_queue, job)
     assert said.because == "breaker"
-    assert "waits for llm: its breaker is open since " in said.sentence
+    assert "waits for llm: its breaker has been open since " in said.sentence
     assert ", because no route; the next probe is at " in said.sentence
     assert await job_queue.claim(worker) == []
     await job_queue.run(

@@ -12,7 +12,7 @@ from penstock.engine import Call, Gap
 from penstock.engine.children import Suspended, cancel_trees, sweep_fanouts
 from penstock.engine.context import Context
 from penstock.engine.inspect.dead_letters import Selection, redrive
-from penstock.engine.job import Bury, Cancelled, Done, Failure, Job, Release, Retry
+from penstock.engine.job import Cancelled, Dead, Done, Failure, Job, Requeue, Retry
 from penstock.engine.maintenance import BATCH
 from penstock.errors import BadJob, BadStep, ChildFailed, LeaseLost
 from tests.engine.conftest import JobQueue, make_kind
@@ -115,7 +115,7 @@ async def test_a_retried_child_does_not_count(family: Family) -> None:
     with pytest.raises(Suspended):
         await family.map(2)
     first, second = await family.children()
-    await family.job_queue.settle(family.worker, (first, Retry(failure, timedelta(0))), (second, Release()))
+    await family.job_queue.settle(family.worker, (first, Retry(failure, timedelta(0))), (second, Requeue()))
     assert await family.unfinished() == [2]
 
 
@@ -123,7 +123,7 @@ async def test_a_dead_child_is_the_parents_failure_with_its_cause(family: Family
     with pytest.raises(Suspended):
         await family.map(3)
     first, second, third = await family.children()
-    await family.job_queue.settle(family.worker, (first, Done("1")), (second, Bury(failure)), (third, Done("3")))
+    await family.job_queue.settle(family.worker, (first, Done("1")), (second, Dead(failure)), (third, Done("3")))
     with pytest.raises(ChildFailed, match=f"job {second.id} dead: page 3 is torn") as caught:
         await family.map(3)
     assert caught.value.children == [second.id]
@@ -133,7 +133,7 @@ async def test_a_gap_where_it_is_allowed(family: Family) -> None:
     with pytest.raises(Suspended):
         await family.map(3, gaps="allow")
     first, second, third = await family.children()
-    await family.job_queue.settle(family.worker, (first, Done("1")), (second, Bury(failure)), (third, Cancelled()))
+    await family.job_queue.settle(family.worker, (first, Done("1")), (second, Dead(failure)), (third, Cancelled()))
     found = await family.map(3, gaps="allow")
     assert found == [1, Gap(second.id, "dead: page 3 is torn"), Gap(third.id, "cancelled: no reason is known")]
 
@@ -146,7 +146,7 @@ async def test_at_most_so_many_at_once(family: Family) -> None:
     [third] = await family.children()
     await family.end(second, third)
     fourth, fifth = await family.children()
-    await family.job_queue.settle(family.worker, (fourth, Bury(failure)))
+    await family.job_queue.settle(family.worker, (fourth, Dead(failure)))
     assert await family.children() == []
     await family.end(fifth)
     assert await family.job_queue.state(family.parent) == "ready"
@@ -345,11 +345,11 @@ async def bury_family(family: Family) -> Job:
     with pytest.raises(Suspended):
         await family.map(2)
     first, second = await family.children()
-    await family.job_queue.settle(family.worker, (first, Done("1")), (second, Bury(failure)))
+    await family.job_queue.settle(family.worker, (first, Done("1")), (second, Dead(failure)))
     context = await family.begin()
     with pytest.raises(ChildFailed):
         await context.map("pages", calls(2))
-    await family.job_queue.settle(family.worker, (context.job, Bury(failure)))
+    await family.job_queue.settle(family.worker, (context.job, Dead(failure)))
     return second
 
 
@@ -396,11 +396,11 @@ async def test_a_child_of_a_finished_parent_is_not_redriven(family: Family) -> N
     with pytest.raises(Suspended):
         await family.map(2, gaps="allow")
     first, second = await family.children()
-    await family.job_queue.settle(family.worker, (first, Done("1")), (second, Bury(failure)))
+    await family.job_queue.settle(family.worker, (first, Done("1")), (second, Dead(failure)))
     context = await family.begin()
     await context.map("pages", calls(2), gaps="allow")
     await family.job_queue.settle(family.worker, (context.job, Done()))
-    with pytest.raises(BadJob, match="the result would reach nobody"):
+    with pytest.raises(BadJob, match="the result would not be used"):
         await redrive(family.job_queue.database, Selection((second.id,)), force=True)
     result = await redrive(family.job_queue.database, Selection(kind="page"), force=True)
     assert result.refused == [second.id]
@@ -416,7 +416,7 @@ async def test_a_cancelled_child_is_made_anew_for_a_redriven_parent(family: Fami
     context = await family.begin()
     with pytest.raises(ChildFailed):
         await context.map("pages", calls(1))
-    await family.job_queue.settle(family.worker, (context.job, Bury(failure)))
+    await family.job_queue.settle(family.worker, (context.job, Dead(failure)))
 
     async def go_on() -> None:
         with pytest.raises(Suspended):

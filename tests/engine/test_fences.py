@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.engine.context import Context
-from penstock.engine.job import Bury, Cancelled, Done, Failure, Job, Outcome, Release, Retry, Snooze
+from penstock.engine.job import Cancelled, Dead, Done, Failure, Job, Outcome, Requeue, Retry, Snooze
 from penstock.engine.maintenance import sql as chores_sql
 from penstock.engine.settle import Settler, sql
 from penstock.errors import LeaseLost
@@ -17,8 +17,8 @@ OUTCOMES = [
     Cancelled(),
     Retry(failure, timedelta(seconds=1)),
     Snooze(failure, timedelta(seconds=1)),
-    Bury(failure),
-    Release(),
+    Dead(failure),
+    Requeue(),
 ]
 
 
@@ -42,7 +42,7 @@ async def test_a_released_attempt_cannot_settle(job_queue: JobQueue, outcome: Ou
     [number] = await job_queue.enqueue()
     worker = await job_queue.worker()
     [job] = await job_queue.claim(worker)
-    assert await job_queue.settle(worker, (job, Release())) == {number}
+    assert await job_queue.settle(worker, (job, Requeue())) == {number}
     before = await job_queue.find(number)
     assert await job_queue.settle(worker, (job, outcome)) == set()
     assert await job_queue.find(number) == before
@@ -52,7 +52,7 @@ async def test_a_second_attempt_of_the_same_worker_is_another_one(job_queue: Job
     [number] = await job_queue.enqueue()
     worker = await job_queue.worker()
     [first] = await job_queue.claim(worker)
-    await job_queue.settle(worker, (first, Release()))
+    await job_queue.settle(worker, (first, Requeue()))
     [second] = await job_queue.claim(worker)
     assert await job_queue.settle(worker, (first, Done())) == set()
     assert await job_queue.settle(worker, (second, Done())) == {number}

@@ -167,7 +167,7 @@ async def test_what_a_claim_took_without_an_answer_is_given_back(job_queue: JobQ
     worker = await job_queue.worker()
     jobs = await job_queue.claim(worker)
     assert await job_queue.claimers[worker].owned() == {(number, 1) for number in numbers}
-    assert await job_queue.claimers[worker].release_unknown([job.id for job in jobs[1:]]) == 2
+    assert await job_queue.claimers[worker].requeue_unknown([job.id for job in jobs[1:]]) == 2
     assert [await job_queue.state(number) for number in numbers] == ["running", "ready", "ready"]
     assert len(await job_queue.claim(worker)) == 2
 

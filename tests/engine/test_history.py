@@ -80,7 +80,7 @@ async def test_a_day_is_dropped_when_all_of_it_is_older_than_what_is_kept(
     assert not await drop_partition(session, KEPT), "the next day still counts"
     async with Penstock(home=settings.home, database_url=settings.database_url, pool__size=1) as app:
         assert await app.result(young) == "kept"
-        with pytest.raises(JobNotFound, match=rf"There is no job {old}, or it ended more than 14d ago"):
+        with pytest.raises(JobNotFound, match=rf"Job {old} does not exist, or it ended more than 14d ago"):
             await app.result(old)
 
 

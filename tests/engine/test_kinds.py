@@ -28,6 +28,19 @@ def test_calling_a_job_runs_nothing() -> None:
     assert ran == []
 
 
+def test_arguments_are_given_by_name_or_by_position() -> None:
+    @app().job()
+    async def greet(ctx: Any, /, name: str, times: int = 1, **words: str) -> None:
+        """Take arguments of every kind that can be kept by name."""
+
+    assert greet("Ada", 2).args == greet(name="Ada", times=2).args
+    assert greet("Ada", word="hello").args == '{"name":"Ada","word":"hello"}'
+    with pytest.raises(BadJob, match="greet cannot be called like this: multiple values for argument 'name'"):
+        greet("Ada", name="Ada")  # type: ignore[misc]
+    with pytest.raises(BadJob, match="greet cannot be called like this: too many positional arguments"):
+        greet("Ada", 2, 3)  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", math.nan, math.inf, 1j])
 def test_arguments_that_json_cannot_hold(value: object) -> None:
     with pytest.raises(BadJob, match="cannot be kept as JSON"):
@@ -68,15 +81,23 @@ def test_a_handler_that_is_not_async() -> None:
 def test_a_handler_without_a_context() -> None:
     with pytest.raises(BadJob, match="must take the context first"):
 
-        @app().job()
+        @app().job()  # type: ignore[arg-type]
         async def greet() -> None:
             """No ctx."""
+
+
+def test_a_handler_whose_arguments_have_no_names() -> None:
+    async def add(ctx: Any, *numbers: int) -> None:
+        """Take numbers by position only."""
+
+    with pytest.raises(BadJob, match=r"takes \*numbers: int by position only: arguments are kept by their names"):
+        app().job()(add)
 
 
 def test_two_handlers_of_one_name() -> None:
     one = app()
     one.job(name="same")(make_kind().handler)
-    with pytest.raises(BadJob, match="two handlers for the kind same"):
+    with pytest.raises(BadJob, match="Kind same has two handlers"):
         one.job(name="same")(make_kind().handler)
 
 

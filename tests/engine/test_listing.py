@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.inspect import queries
+from penstock.engine.inspect import history, list_finished, queries
 from penstock.engine.inspect.queries import JobFilter, list_jobs
 from tests.engine.conftest import JobQueue
 
@@ -50,10 +50,48 @@ async def test_all_ways_find_the_same(
         for kind in (None, "greet", "read", "nothing"):
             rows = await job_queue.run(
                 "select jobs.id from penstock.jobs join penstock.lanes on lanes.id = lane "
-                "where ($1::text is null or state::text = $1) and ($2::text is null or kind = $2) order by 1",
+                "where state::text = coalesce($1, nullif(state::text, 'dead')) and ($2::text is null or kind = $2) order by 1",
                 state,
                 kind,
             )
             assert await walk(job_queue, JobFilter(state, kind)) == [row["id"] for row in rows], (state, kind)
-    assert await walk(job_queue, JobFilter(queue="default", fairness_key="default"), most=50) == list(range(1, 201))
+    live = [row["id"] for row in await job_queue.run("select id from penstock.jobs where state <> 'dead' order by id")]
+    assert await walk(job_queue, JobFilter(queue="default", fairness_key="default"), most=50) == live
     assert await walk(job_queue, JobFilter("dead", queue="other")) == []
+
+
+async def test_list_finished(job_queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The history by outcome and kind, newest first, through a window at a time."""
+    for name in ("greet", "read"):
+        await job_queue.run(
+            "insert into penstock.lanes (queue, kind, fairness_key) values ('default', $1, 'default')", name
+        )
+    [first] = await job_queue.run("select min(id) as id from penstock.lanes")
+    await job_queue.run(
+        """
+        insert into penstock.job_history
+          (id, lane, outcome, priority, attempt, failures, enqueued_at, finished_at, args, attempts)
+        select n, $1::int + n % 2, case n % 5 when 0 then 'cancelled' else 'done' end, 0, 1, 0, now(), now(),
+          json_build_object('n', n), '{}'
+        from generate_series(1, 60) as n
+        """,
+        first["id"],
+    )
+
+    async def find(most: int = 7, **wanted: str) -> list[int]:
+        found: list[int] = []
+        before: int | None = 2**63 - 1
+        while before is not None:
+            async with job_queue.database.pool.session() as session:
+                page = await list_finished(session, before=before, most=most, **wanted)
+            assert all(each.args == {"n": each.id} for each in page.jobs)
+            found += [each.id for each in page.jobs]
+            before = page.next
+        return found
+
+    for window in (20_000, 10):
+        monkeypatch.setattr(history, "WINDOW", window)
+        assert await find() == list(range(60, 0, -1))
+        assert await find(outcome="cancelled") == list(range(60, 0, -5))
+        assert await find(kind="read", outcome="done") == [n for n in range(60, 0, -1) if n % 2 and n % 5]
+        assert await find(kind="nothing") == []

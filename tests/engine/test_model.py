@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from penstock.database import open_database
 from penstock.engine.inspect.dead_letters import sql as redrive_sql
-from penstock.engine.job import Bury, Cancelled, Done, Failure, Job, Outcome, Release, Retry, Snooze
+from penstock.engine.job import Cancelled, Dead, Done, Failure, Job, Outcome, Requeue, Retry, Snooze
 from penstock.engine.maintenance import DEATHS_ALLOWED
 from penstock.engine.queue import sql as queue_sql
 from penstock.settings import PoolSettings, Settings
@@ -32,11 +32,11 @@ OUTCOMES: dict[str, Outcome] = {
     "retry": Retry(failure, timedelta(seconds=10)),
     "snooze": Snooze(failure, timedelta(seconds=10)),
     "alone": Retry(failure, timedelta(seconds=10), alone=True),
-    "bury": Bury(failure),
-    "release": Release(),
+    "dead": Dead(failure),
+    "requeue": Requeue(),
     "cancelled": Cancelled(),
 }
-AFTER = {"done": "done", "retry": "later", "snooze": "later", "alone": "later", "bury": "dead", "release": "ready"}
+AFTER = {"done": "done", "retry": "later", "snooze": "later", "alone": "later", "dead": "dead", "requeue": "ready"}
 AFTER["cancelled"] = "cancelled"
 SHARES = ("a", "b", "c")
 
@@ -174,9 +174,9 @@ class QueueMachine(RuleBasedStateMachine):
         if ours:
             row.state, row.owner = AFTER[how], None
             row.due = self.model.now + 10 if row.state == "later" else None
-            if how in ("retry", "alone", "bury"):
+            if how in ("retry", "alone", "dead"):
                 row.failures += 1
-            if how in ("retry", "alone", "bury", "snooze"):
+            if how in ("retry", "alone", "dead", "snooze"):
                 row.quarantined, row.deaths = how == "alone", 0
 
     @precondition(lambda self: self.model.workers)

@@ -38,13 +38,13 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
         },
     ),
     "settle_done": (settler.settle_done, PROOF | {"seconds": [0.1] * 300, "results": [None] * 300, "outcome": "done"}),
-    "settle_release": (settler.settle_release, PROOF | {"seconds": [0.1] * 300, "reasons": ["x"] * 300}),
+    "settle_requeue": (settler.settle_requeue, PROOF | {"seconds": [0.1] * 300, "reasons": ["x"] * 300}),
     "settle_progress": (settler.settle_progress, PROOF | {"progresses": ["{}"] * 300}),
     "hold_fence": (settler.hold_fence, {"id": 1, "attempt": 1, "worker_id": 1}),
     "promote_jobs": (chores.promote_jobs, {"batch": 500}),
     "next_due": (chores.next_due, {}),
     "rescue_jobs": (chores.rescue_jobs, {"gone_id": 1, "batch": 500, "deaths_allowed": 2}),
-    "release_unknown": (lanes.release_unknown, {"worker_id": 1, "ids": IDS}),
+    "requeue_unknown": (lanes.requeue_unknown, {"worker_id": 1, "ids": IDS}),
     "owned_jobs": (lanes.owned_jobs, {"worker_id": 1}),
     "walk_jobs": (listing.walk_jobs, LIST | {"state": "dead", "window": 50_000}),
     "walked_to": (listing.walked_to, {"after": 0, "window": 50_000}),
@@ -93,7 +93,7 @@ async def test_a_settle_goes_by_the_primary_key(job_queue: JobQueue, statistics:
     When the batch is a good part of a small table, one pass with a hash of the batch is as good as the index.
     """
     await prepare(job_queue, statistics, rows)
-    for name in ("settle_done", "settle_release", "settle_progress"):
+    for name in ("settle_done", "settle_requeue", "settle_progress"):
         statement, values = HOT[name]
         for size in (10, 300, 1000):
             batch = {key: (value * 4)[:size] if isinstance(value, list) else value for key, value in values.items()}

@@ -8,7 +8,8 @@ import asyncpg
 import pytest
 
 from penstock import Penstock
-from penstock.engine.job import Bury, Done, Failure
+from penstock.engine.job import Dead, Done, Failure
+from penstock.errors import NotFound
 from penstock.settings import DatabaseUrl
 from tests.engine.conftest import JobQueue, make_kind, nothing
 
@@ -140,11 +141,54 @@ async def test_pause_and_resume(job_queue: JobQueue, database_url: DatabaseUrl, 
         assert [job.id for job in await job_queue.claim(worker, queue="cpu")] == [paused]
 
 
+async def test_a_pause_of_what_does_not_exist_is_refused(job_queue: JobQueue, database_url: DatabaseUrl) -> None:
+    app = Penstock(database_url=database_url)
+    async with app:
+        with pytest.raises(NotFound, match=r"^Queue cpu does not exist. No worker has declared any yet.$"):
+            await app.pause(queue="cpu")
+        await job_queue.enqueue(make_kind("render", queue="cpu")(), fairness_key="Müller & Söhne")
+        await job_queue.worker(make_kind("translate", queue="llm"))
+        sentences = {
+            ("queue", "cpus"): "Queue cpus does not exist. Did you mean cpu?",
+            ("queue", "mlm"): "Queue mlm does not exist. Did you mean llm?",
+            ("queue", "documents"): "Queue documents does not exist. Known: cpu, llm.",
+            ("kind", "rendre"): "Kind rendre does not exist. Did you mean render?",
+            ("kind", "translates"): "Kind translates does not exist. Did you mean translate?",
+            ("fairness_key", "Muller"): "Fairness key Muller has never had a job or a schedule. Check its spelling.",
+            ("fairness_key", "Müller & Sons"): (
+                "Fairness key Müller & Sons has never had a job or a schedule. Did you mean Müller & Söhne?"
+            ),
+        }
+        for (what, name), sentence in sentences.items():
+            with pytest.raises(NotFound) as refused:
+                await app.pause(**{what: name})
+            assert str(refused.value) == sentence
+        assert await job_queue.run("select from penstock.pauses") == []
+
+
+async def test_what_only_a_schedule_or_the_application_knows_can_be_paused(
+    job_queue: JobQueue, database_url: DatabaseUrl
+) -> None:
+    app = Penstock(database_url=database_url)
+    app.job(name="tidy", queue="upkeep")(make_kind().handler)
+    async with app:
+        await app.pause(kind="tidy")
+        await app.pause(queue="upkeep")
+        await app.add_schedule("nightly", "every 1d", app.kinds["tidy"](), fairness_key="tenant-9")
+        await app.pause(fairness_key="tenant-9")
+        paused = await job_queue.run("select what, name from penstock.pauses")
+        assert {(row["what"], row["name"]) for row in paused} == {
+            ("kind", "tidy"),
+            ("queue", "upkeep"),
+            ("fairness_key", "tenant-9"),
+        }
+
+
 async def test_what_is_dead_keeps_its_place_in_the_books(job_queue: JobQueue) -> None:
     [number] = await job_queue.enqueue()
     worker = await job_queue.worker()
     [job] = await job_queue.claim(worker)
-    await job_queue.settle(worker, (job, Bury(Failure("Permanent", "ValueError", "no", "trace", "f00"))))
+    await job_queue.settle(worker, (job, Dead(Failure("Permanent", "ValueError", "no", "trace", "f00"))))
     row = await job_queue.find(number)
     assert row["state"] == "dead"
     assert json.loads(row["error"])["message"] == "no"

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Penstock, Permanent
 from penstock.engine.inspect.dead_letters import RedriveResult, Selection, discard, redrive
-from penstock.engine.job import Bury, describe_failure
+from penstock.engine.job import Dead, describe_failure
 from penstock.errors import BadJob, NothingChanged
 from penstock.settings import Settings
 from tests.engine.conftest import JobQueue, nothing
@@ -21,7 +21,7 @@ async def bury(job_queue: JobQueue, count: int = 1, text: str = "boom", code: st
     worker = await job_queue.worker()
     await job_queue.enqueue(*(nothing(n=n) for n in range(count)), **options)
     jobs = await job_queue.claim(worker, count)
-    dead = Bury(describe_failure("nothing", Permanent(text), "Permanent", code))
+    dead = Dead(describe_failure("nothing", Permanent(text), "Permanent", code))
     await job_queue.settle(worker, *((job, dead) for job in jobs))
     await job_queue.run("update penstock.workers set gone_at = penstock.now(), gone_why = 'left' where id = $1", worker)
     return sorted(job.id for job in jobs)
@@ -181,7 +181,7 @@ async def test_by_ids_and_by_fingerprint(job_queue: JobQueue) -> None:
     assert (await redrive(job_queue.database, Selection((second, 404)), patience=brief)).unfinished == [second]
     assert await job_queue.state(first) == "dead"
     assert (await redrive(job_queue.database, Selection(kind="other"))).sentence == "No dead job matches."
-    with pytest.raises(BadJob, match="Say which dead jobs"):
+    with pytest.raises(BadJob, match="No dead jobs are selected"):
         Selection()
 
 

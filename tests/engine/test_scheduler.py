@@ -11,7 +11,7 @@ from penstock import Penstock
 from penstock.database import Session
 from penstock.engine import Kind
 from penstock.engine import scheduler as module
-from penstock.engine.job import Bury, Done, Failure
+from penstock.engine.job import Dead, Done, Failure
 from penstock.engine.maintenance import TICK, Maintenance
 from penstock.engine.scheduler import CATCH_UP, KEY_KEPT, Scheduler, plan, sql, tick
 from penstock.engine.schedules import (
@@ -317,7 +317,7 @@ async def test_overlap_skip_waits_for_the_end_of_the_last_job(job_queue: JobQueu
     worker = await job_queue.worker()
     await set_clock(job_queue, NOON)
     await declare_all(job_queue, schedule(overlap="skip"))
-    ends: list[Callable[[], Any]] = [Done, lambda: Bury(Failure("Permanent", "ValueError", "no", "trace", "f00"))]
+    ends: list[Callable[[], Any]] = [Done, lambda: Dead(Failure("Permanent", "ValueError", "no", "trace", "f00"))]
     minute = 0
     for number, end in enumerate(ends, start=1):
         for _ in range(3):  # the first of these fires; then its job waits, then it runs
@@ -607,6 +607,6 @@ async def test_one_name_and_share_is_declared_once() -> None:
     app.schedule("tidy", "every 60s", nothing(n=1))
     app.schedule("tidy", timedelta(minutes=1), nothing(n=1))
     app.schedule("tidy", "every 2m", nothing(n=1), fairness_key="acme")
-    with pytest.raises(BadJob, match="There are two different schedules tidy for the fairness key _system"):
+    with pytest.raises(BadJob, match="Schedule tidy of the fairness key _system is declared twice"):
         app.schedule("tidy", "every 60s", nothing(n=2))
     assert list(app.schedules) == [("tidy", "_system"), ("tidy", "acme")]

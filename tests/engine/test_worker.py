@@ -214,7 +214,7 @@ async def test_a_result_that_cannot_be_kept_is_permanent(app: Penstock) -> None:
 
 async def test_what_is_raised_after_finish_is_not_retried(app: Penstock) -> None:
     @app.job()
-    async def finish_and_fail(ctx: Context) -> None:
+    async def finish_and_fail(ctx: Context) -> str:
         async with ctx.finish(result="kept") as tx:
             await tx.execute("create table penstock.once (n int)")
         raise ValueError("too late")

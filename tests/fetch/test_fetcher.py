@@ -131,8 +131,8 @@ async def test_redirects_are_followed(site: Site, fetcher: Fetcher, status: str)
         ("http://a:b@127.0.0.1:{port}/", "password"),
         ("file:///etc/passwd", "http"),
         ("ftp://127.0.0.1/", "http"),
-        ("http://[", "no URL"),
-        ("", "does not say"),
+        ("http://[", "not a URL"),
+        ("", "names no target"),
     ],
 )
 async def test_a_redirect_to_where_it_must_not_lead(
@@ -289,7 +289,7 @@ async def test_what_is_no_http(site: Site, fetcher: Fetcher) -> None:
 async def test_nobody_listens(site: Site, fetcher: Fetcher) -> None:
     async with open_site() as gone:
         url = gone.url("/x")
-    with pytest.raises(FetchFailed, match="no connection") as caught:
+    with pytest.raises(FetchFailed, match="cannot be reached") as caught:
         await read(Fetcher(settings_for(gone)), url)
     assert isinstance(caught.value, Transient)
 

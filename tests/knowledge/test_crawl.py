@@ -322,7 +322,7 @@ async def test_its_collection_is_deleted_meanwhile(database_url: DatabaseUrl, tm
         failed = await over(product, number)
         assert (failed.state, failed.reason) == (
             "failed",
-            "The collection web was deleted. Begin a crawl into another one.",
+            "Collection web was deleted: start a crawl into another one.",
         )
         assert {each.status for each in await list_documents(product.app)} <= {"deleted"}
         pages = await pages_of(product, number, site)
@@ -338,7 +338,7 @@ async def test_what_is_left_of_documents_and_crawls(database_url: DatabaseUrl, t
         pages = await pages_of(product, found.id, site)
         document = pages["/a"].document
         assert document is not None
-        await delete_document(product.app, document)
+        await delete_document(product.app, document, now=True)
         await until(product, "select from penstock.receipts where document_id = $1", document)
         await remove_deleted(product.app.database, product.store)
         assert (await show_crawl(product.app, found.id)).kept == 2

@@ -1,4 +1,4 @@
-"""`penstock crawl`, the API and the client: begin, wait, look, stop."""
+"""`penstock crawls`, the API and the client: start, wait, show, stop."""
 
 import json
 from collections.abc import AsyncIterator
@@ -37,37 +37,40 @@ def environ(database_url: DatabaseUrl, tmp_path: Path, site: Website) -> dict[st
 async def test_the_command_works_by_itself(environ: dict[str, str], site: Website) -> None:
     """Without a worker it does the work, until the documents are found."""
     options = ("--collection", "web", "--depth", "2", "--max-pages", "5")
-    code, said = await penstock("crawl", site.url(), *options, **environ)
+    code, said = await penstock("crawls", "start", site.url(), *options, **environ)
+    assert (code, "Collection web does not exist. `--create` makes it." in said) == (2, True), said
+    code, said = await penstock("crawls", "start", site.url(), *options, "--create", **environ)
     assert code == 0, said
     assert "No worker is running: working here until it is done." in said
     assert "2 pages kept, 0 skipped, 1 failed" in said
     assert "answered 404" in said
     code, said = await penstock("search", "gate of oak", "--json", **environ)
     assert json.loads(said)["hits"][0]["name"] == f"127.0.0.1_{site.port}/a"
-    [crawl] = json.loads((await penstock("crawl", "list", "--json", **environ))[1])["crawls"]
+    [crawl] = json.loads((await penstock("crawls", "list", "--json", **environ))[1])["crawls"]
     assert (crawl["state"], crawl["kept"], crawl["collection"]) == ("done", 2, "web")
     sentence = f"Crawl {crawl['id']} ({site.url()}) is done: 2 pages kept, 0 skipped, 1 failed."
-    code, said = await penstock("why", str(crawl["id"]), **environ)
-    assert (code, said.splitlines()[0]) == (0, sentence)
+    for reference in (str(crawl["id"]), site.url()):
+        code, said = await penstock("why", reference, **environ)
+        assert (code, said.splitlines()[0]) == (0, sentence)
 
 
 @pytest.mark.slow
 async def test_the_command_leaves_it_to_a_worker(environ: dict[str, str], site: Website) -> None:
-    code, said = await penstock("crawl", "--no-wait", site.url("/gone"), **environ)
+    code, said = await penstock("crawls", "start", "--no-wait", site.url("/gone"), **environ)
     assert code == 0, said
-    assert "has begun: penstock crawl show" in said
-    number = said.split()[1]
-    code, said = await penstock("crawl", "show", number, **environ)
+    assert "has started: penstock crawls show" in said
+    number = said.splitlines()[-1].split()[1]
+    code, said = await penstock("crawls", "show", site.url("/gone"), **environ)
     assert "is running: 0 pages kept, 0 skipped, 0 failed, 1 waiting. Its job" in said
     assert "`penstock worker` or `penstock up`" in said
-    code, said = await penstock("crawl", site.url("/gone"), "--json", **environ)
+    code, said = await penstock("crawls", "start", site.url("/gone"), "--json", **environ)
     answer = json.loads(said[said.index("{") :])
     assert (code, answer["state"], answer["created"], str(answer["id"])) == (1, "failed", False, number)
     assert answer["not_taken"][0]["state"] == "failed"
-    code, said = await penstock("crawl", "stop", number, **environ)
+    code, said = await penstock("crawls", "stop", number, **environ)
     assert (code, said.strip()) == (2, f"Crawl {number} is failed: there is nothing to stop.")
-    code, said = await penstock("crawl", "no url", **environ)
-    assert (code, said.strip()) == (2, "The URL must begin with http:// or https://.")
+    code, said = await penstock("crawls", "start", "no url", **environ)
+    assert (code, said.splitlines()[-1]) == (2, "The URL must begin with http:// or https://.")
 
 
 async def test_the_api_and_the_client(database_url: DatabaseUrl, tmp_path: Path, site: Website) -> None:

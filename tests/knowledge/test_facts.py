@@ -106,7 +106,7 @@ async def test_many_at_once_share_their_entities(study: FactsReading) -> None:
     collection = await study.collection()
     jobs = await study.product.facts.ask(collection)
     for document in documents[:4]:
-        await delete_document(study.product.app, document.id)
+        await delete_document(study.product.app, document.id, now=True)
     for job in jobs:
         await study.product.app.result(job, timeout="60s")
     async with asyncio.timeout(30):
@@ -206,16 +206,16 @@ async def command(study: FactsReading, *arguments: str, code: int = 0) -> str:
 
 @pytest.mark.slow
 async def test_by_command(study: FactsReading) -> None:
-    document = await study.add("letter.txt", LETTER)
+    await study.add("letter.txt", LETTER)
     study.chat.next.append(answers("not JSON"))
     study.chat.next.append(answers("not JSON either"))
     said = await command(study, "extract", "papers", code=1)
-    assert "0 of 1 document read: 0 facts from 0 windows, 0 rejected." in said
-    assert "1 document could not be read" in said
+    assert "0 of 1 document done: 0 facts from 0 windows, 0 rejected." in said
+    assert "1 document failed: `penstock dead list` shows the reasons." in said
     said = await command(study, "extract", "papers")
-    assert "1 of 1 document read" in said
+    assert "1 of 1 document done" in said
     assert "1 rejected" in said
-    assert "The runner was replaced in 2019." in await command(study, "facts", str(document.id))
+    assert "The runner was replaced in 2019." in await command(study, "facts", "list", "letter.txt")
     said = await command(study, "search", "--facts", "when was the runner replaced")
     assert said.startswith("1. The runner was replaced in 2019.")
     assert "letter.txt, page 1" in said

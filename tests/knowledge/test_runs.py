@@ -113,7 +113,7 @@ async def test_what_failed_for_a_while_is_redriven_alone(database_url: DatabaseU
     async with studying(database_url, tmp_path, chat, knowledge={"window": 500}, llms=llms) as study:
         document = await study.add("long.txt", LONG)
         [job] = await study.product.facts.ask(await study.collection())
-        with pytest.raises(JobDead, match="mend the cause and redrive it, and only these are asked again"):
+        with pytest.raises(JobDead, match="fix the cause and redrive it, and only these are asked again"):
             await study.product.app.result(job, timeout="30s")
         assert await study.facts(document.id) == []
         answered = await study.count("extraction_windows")
@@ -218,7 +218,7 @@ async def test_a_deletion_hides_at_once_and_leaves_nothing(study: FactsReading) 
     await study.extract()
     facts = len(await study.facts(document.id))
     versions = [row["version_id"] for row in await study.rows("select version_id from penstock.extractions order by 1")]
-    await delete_document(study.product.app, document.id)
+    await delete_document(study.product.app, document.id, now=True)
     assert await study.facts(document.id) == []
     assert all(hit.document == kept.id for hit in (await study.find("the runner of Ada Byron")).hits)
     async with asyncio.timeout(30):

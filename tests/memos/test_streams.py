@@ -57,7 +57,9 @@ async def test_many_at_once_have_numbers_without_gaps(database: Database) -> Non
 
 async def test_who_sends_more_than_is_read_is_told_to_come_again(database: Database) -> None:
     await put(database, *(Message(str(n), "x") for n in range(5)), most=5)
-    with pytest.raises(QueueFull, match=r"The stream mill has 5 messages that wait .* memos.waiting allows 5") as refused:
+    with pytest.raises(
+        QueueFull, match=r"The stream mill has 5 messages that wait .* memos.waiting allows 5"
+    ) as refused:
         await put(database, Message("new", "x"), most=5)
     assert refused.value.retry_after.total_seconds() == 30
     assert (await put(database, Message("1", "x"), most=5)).new == 0, "what is there already needs no room"

@@ -50,9 +50,9 @@ def test_the_place_of_each_key_is_kept(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ('[models.far]\nurl = "https://h/v1"\nmodel = "m"', "models.far.dimensions is not set"),
-        ('[models.far]\nurl = "ftp://h"\nmodel = "m"\ndimensions = 3', "no address of a model"),
-        ('[models.far]\nurl = "https://u:canary@h"\nmodel = "m"\ndimensions = 3', "no address of a model"),
-        (TABLE + 'key = "canary with spaces"', "This is no key"),
+        ('[models.far]\nurl = "ftp://h"\nmodel = "m"\ndimensions = 3', "not an address of a model"),
+        ('[models.far]\nurl = "https://u:canary@h"\nmodel = "m"\ndimensions = 3', "not an address of a model"),
+        (TABLE + 'key = "canary with spaces"', "This is not a key"),
         (TABLE + "key = 5", "must be text"),
         (TABLE + "batch = 0", "whole number from 1 to 2048"),
         (TABLE + 'kind = "other"', "one of openai"),

@@ -239,6 +239,7 @@ async def test_dead_children_of_a_parent_that_is_over_are_given_up(application: 
 
 @pytest.mark.parametrize("option", [("--queue", "slow"), ("--kind", "rest"), ("--fairness-key", "Müller & Söhne")])
 async def test_a_pause(application: Application, option: tuple[str, str]) -> None:
+    await application.client.enqueue(Kind("rest", anything, "slow")(), fairness_key="Müller & Söhne")
     await application.penstock("pause", *option, "--reason", "maintenance")
     finding = await found(application, "paused")
     assert finding.sentence.startswith(

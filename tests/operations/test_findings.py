@@ -231,7 +231,7 @@ async def test_a_limit_whose_permits_are_all_in_use(application: Application) ->
     assert row["permits"] == 2, "what a person has chosen is not undone by who joins"
     code, said = await application.penstock("limits", "set", "scanner", "0")
     assert code == 2, said
-    assert "(set by hand)" in (await application.penstock("limits"))[1]
+    assert "(set by hand)" in (await application.penstock("limits", "list"))[1]
     assert (await application.ask("limits", "reset", "scanner"))["reset"]
 
 
@@ -255,7 +255,7 @@ async def test_a_language_model_that_nobody_has(application: Application) -> Non
 
 async def test_a_schedule_that_is_paused(application: Application) -> None:
     await application.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
-    assert (await application.penstock("schedule", "pause", "hourly"))[0] == 0
+    assert (await application.penstock("schedules", "pause", "hourly"))[0] == 0
     finding = await found(application, "schedule-paused")
     await obey(application, finding)
     await vanished(application, "schedule-paused")
@@ -288,16 +288,23 @@ async def test_a_source_in_trouble_and_one_that_nobody_reads(application: Applic
         named = [one for one in findings if one["name"].startswith("source")]
         return {one["name"]: Finding(one["name"], one["sentence"], one["command"], one["evidence"]) for one in named}
 
-    assert (await told())["source-late"].sentence == "The source orders was never read: no worker runs it."
+    late = (await told())["source-late"]
+    assert late.sentence == "The source orders was never read: no worker runs it."
     code, said = await application.penstock("sources", "check", "orders")
-    assert (code, "is not there: make or mount it" in said) == (1, True), said
+    assert (code, "does not exist: create or mount it" in said) == (1, True), said
+    worker = await obey(application, late)
+    assert worker is not None
+    await application.until("select from penstock.sources where error is not null")
     trouble = (await told())["source-trouble"]
     assert "does not answer since" in trouble.sentence
-    assert "is not there: make or mount it" in trouble.sentence
+    assert "does not exist: create or mount it" in trouble.sentence
     assert trouble.command == "penstock sources check orders"
     assert "`penstock sources check orders`" in (await application.penstock("why", "orders"))[1]
     folder.mkdir()
     await obey(application, trouble)
+    await application.until("select from penstock.sources where error is null")
+    worker.process.terminate()
+    await worker.end()
     assert await told() == {}
 
     await application.run("update penstock.sources set polled_at = polled_at - interval '1 hour'")
@@ -307,13 +314,13 @@ async def test_a_source_in_trouble_and_one_that_nobody_reads(application: Applic
         "insert into penstock.inbox (source, message_id, digest, payload, job_id) "
         "values ('orders', '1', sha256('1'), $1, $2)"
     )
-    job = await application.enqueue("take_message", queue="inbox", message=1)
+    job = await application.enqueue("take_message.orders", queue="inbox", message=1)
     await application.run(receive, '{"name": "a.txt", "content": "aGVsbG8="}', job)
     await application.run(
         "update penstock.jobs set args = json_build_object('message', (select id from penstock.inbox))"
     )
     full = (await told())["source-full"]
-    assert "is not read further: 1 message waits" in full.sentence
+    assert "is not read further, because its inbox is full: 1 message waits" in full.sentence
     assert late.command == full.command == "penstock worker"
     worker = await obey(application, full)
     assert worker is not None
@@ -366,7 +373,7 @@ async def test_checks_that_nobody_ran_are_put_in_the_queue(application: Applicat
     await application.client.add_schedule(
         "check-invariants", "every 10m", Kind("check_invariants", anything, "upkeep")()
     )
-    finding = Finding("invariants-stale", "", "penstock schedule run check-invariants")
+    finding = Finding("invariants-stale", "", "penstock schedules run check-invariants")
     [fixed] = await fix(application.client.settings, [finding])
     assert re.fullmatch(r"Put job \d+ of the schedule check-invariants in the queue\.", fixed.said)
     assert await application.run("select from penstock.jobs")

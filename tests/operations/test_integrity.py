@@ -59,7 +59,7 @@ async def test_a_check_that_does_not_look(application: Application) -> None:
     assert await findings(application) == [], "it has just come"
     await application.run(f"update penstock.workers set started_at = {late}")
     [finding] = await findings(application)
-    assert (finding.name, finding.command) == ("checks-stale", "penstock schedule run check-documents")
+    assert (finding.name, finding.command) == ("checks-stale", "penstock schedules run check-documents")
     assert finding.evidence["checks"] == ["versions"]
     assert "1 check of documents (versions) did not look for 2 h." in finding.sentence
     await application.run("update penstock.checks set looked_at = penstock.now()")

@@ -246,7 +246,7 @@ async def test_nobody_looks(application: Application) -> None:
     await JobQueue(application.client.database).worker(Kind("check_invariants", anything, "upkeep"))
     await application.run("update penstock.workers set started_at = started_at - interval '2 hours'")
     [finding] = [one for one in await examine(application.client.settings) if one.name == "invariants-stale"]
-    assert finding.command == "penstock schedule run check-invariants"
+    assert finding.command == "penstock schedules run check-invariants"
     await check_invariants(application.client.database)
     assert not [one for one in await examine(application.client.settings) if one.name == "invariants-stale"]
 

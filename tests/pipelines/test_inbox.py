@@ -10,11 +10,20 @@ from typing import Any
 
 import pytest
 
-from penstock.documents import Overtaken, SourceMessage, collect_blobs, list_documents, show_document
+from penstock.documents import (
+    Overtaken,
+    SourceMessage,
+    collect_blobs,
+    explain_anything,
+    list_documents,
+    show_document,
+)
 from penstock.documents.manifest import DIGEST
+from penstock.operations import examine
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
-from tests.product_with_source import order, product_with_source, until_settled
-from tests.product_with_worker import rows
+from tests.product_with_source import SOURCE, order, product_with_source, until_settled
+from tests.product_with_worker import rows, running_worker
 
 
 async def test_a_message_becomes_one_document_with_its_number(database_url: DatabaseUrl, tmp_path: Path) -> None:
@@ -29,6 +38,35 @@ async def test_a_message_becomes_one_document_with_its_number(database_url: Data
         assert len(await list_documents(product.app)) == 2
         assert shown.uploaded_by == "source orders"
         assert b["job_id"] is not None
+
+
+async def test_a_worker_without_the_source_leaves_its_messages_alone(database_url: DatabaseUrl, tmp_path: Path) -> None:
+    """They wait for a worker that has it, uncharged; `why` and the doctor name the source."""
+    settings: dict[str, Any] = {"database_url": database_url, "home": tmp_path, "pool": {"size": 4}}
+    async with Product(**settings, sources={"orders": SOURCE}) as receiver:
+        await receiver.inbox.receive("orders", [order("a"), order("b", "Other.")])
+    async with Product(**settings, sources={"other": SOURCE}) as product, running_worker(product):
+        await product.inbox.receive("other", [order("c")])
+        async with asyncio.timeout(30):
+            while not await rows(product, "select from penstock.inbox where state = 'taken'"):  # noqa: ASYNC110  no event for SQL
+                await asyncio.sleep(0.02)
+        waiting = await rows(
+            product,
+            "select job.state::text, job.attempt, job.failures from penstock.inbox as message "
+            "join penstock.jobs as job on job.id = message.job_id where message.source = 'orders'",
+        )
+        assert [tuple(row) for row in waiting] == [("ready", 0, 0)] * 2
+        told = await explain_anything(product.app, "orders/a")
+        assert told.because == "unserved"
+        assert "Start a worker that has [sources.orders] in its settings" in told.sentence
+        findings = {each.name: each for each in await examine(product.settings)}
+        assert findings["source-unserved"].sentence.startswith(
+            "No running worker has the source orders in its settings: 2 messages wait. Add [sources.orders] to"
+        )
+        assert "unserved-kind" not in findings
+    async with product_with_source(database_url, tmp_path) as product:
+        assert [row["state"] for row in await until_settled(product)] == ["taken"] * 3
+        assert "source-unserved" not in {each.name for each in await examine(product.settings)}
 
 
 async def test_other_content_is_the_next_version_or_refused(database_url: DatabaseUrl, tmp_path: Path) -> None:

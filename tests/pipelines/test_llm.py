@@ -140,7 +140,7 @@ async def test_an_open_breaker_closes_the_lane_and_spends_no_try(
         assert len(untouched) >= 30 - tried
         explained = await llm_app.app.why(untouched[-1])
         assert explained.because == "breaker"
-        assert "waits for llm-main: its breaker is open since" in explained.sentence
+        assert "waits for llm-main: its breaker has been open since" in explained.sentence
         assert "cut off its answer" in explained.sentence
 
         chat.usual = answers("well")
@@ -167,7 +167,7 @@ async def test_a_lone_question_outlasts_an_outage(database_url: DatabaseUrl, tmp
             if tries == 5:
                 other = await llm_app.completing.ask("and for me?")
                 explained = await llm_app.app.why(other)
-                assert f"Job {other} waits for llm-main: its breaker is open since" in explained.sentence
+                assert f"Job {other} waits for llm-main: its breaker has been open since" in explained.sentence
                 assert "The language model main failed (500)" in explained.sentence
                 await llm_app.app.cancel(other)
             if tries == 7:
@@ -382,7 +382,7 @@ async def until_served(llm_app: LlmApp) -> None:
 async def test_which_model_is_asked(database_url: DatabaseUrl, tmp_path: Path, chat: Chat) -> None:
     one = LlmRequests(Penstock(database_url=database_url, home=tmp_path, llms={"far": llm(chat)}))
     assert one.call("x").kind.name == "llm.complete.far"
-    with pytest.raises(NoModel, match="There is no language model 'near', only far"):
+    with pytest.raises(NoModel, match="'near' is not configured: use one of far"):
         one.call("x", llm="near")
     two = LlmRequests(Penstock(database_url=database_url, home=tmp_path, llms={"a": llm(chat), "b": llm(chat)}))
     with pytest.raises(NoModel, match=r"several language models \(a, b\): name one"):

@@ -67,7 +67,7 @@ async def test_what_is_under_way_is_no_finding(database_url: DatabaseUrl, tmp_pa
                 accepted = await product.intake.accept(Upload("papers", name, pieces(), len(content), replace=True))
                 if chance.random() < 0.4:
                     await asyncio.sleep(chance.random() / 5)
-                    await delete_document(product.app, accepted.id)
+                    await delete_document(product.app, accepted.id, now=True)
 
         async def look() -> None:
             nonlocal looks

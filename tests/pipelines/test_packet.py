@@ -126,7 +126,7 @@ async def test_deleting_a_packet_deletes_its_documents(database_url: DatabaseUrl
     async with product_with_worker(database_url, tmp_path) as product:
         accepted = await accept(product, "42", FILES)
         await until_over(product, accepted.id)
-        await delete_document(product.app, accepted.id)
+        await delete_document(product.app, accepted.id, now=True)
         assert await search(product, "bearing") == []
         async with asyncio.timeout(60):
             while True:

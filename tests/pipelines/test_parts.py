@@ -15,7 +15,7 @@ from benchmarks.parts.unseen import UNSEEN
 from penstock.errors import BadSetting, Permanent, Transient
 from penstock.pipelines.parts import PacketPage, Part, Rules, classify, load_hook, load_rules
 from penstock.pipelines.parts.features import LINE, LINES, SIGNS, read_features
-from penstock.pipelines.parts.fuzzy import Lexicon, mend
+from penstock.pipelines.parts.fuzzy import Lexicon, repair
 from tests.slow import examples
 
 PROSE = """
@@ -161,7 +161,10 @@ def test_a_new_document_makes_a_change_cheaper(rules: Rules) -> None:
     ("text", "said"),
     [
         (HEAD, "it has 0 rules"),
-        (HEAD + RULE + 'kind = "pattern"\npattern = "(B"', "rule 1 (mine): the pattern '(B' is no regular expression"),
+        (
+            HEAD + RULE + 'kind = "pattern"\npattern = "(B"',
+            "rule 1 (mine): the pattern '(B' is not a regular expression",
+        ),
         (HEAD + RULE + 'kind = "pattern"\npattern = "(a+)+$"', "too many ways"),
         (HEAD + RULE + 'kind = "pattern"\npattern = "(a|aa)+$"', "too many ways"),
         (HEAD + RULE + f'kind = "pattern"\npattern = "{"a?" * 30}{"a" * 30}"', "too many ways"),
@@ -284,7 +287,7 @@ def test_a_hook_is_found_by_its_place(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.syspath_prepend(tmp_path)
     assert load_hook("parts_hook_here:weigh")(pages("one"), ["A"]) == [{}]
     for place, said in (
-        ("parts_hook_here", "Write it as module:function"),
+        ("parts_hook_here", "write it as module:function"),
         ("parts_hook_here:weight", "has no function weight"),
         ("parts_hook_nowhere:weigh", "cannot be imported"),
         ("parts_hook_broken:weigh", "ZeroDivisionError"),
@@ -341,7 +344,7 @@ def test_noise_of_words() -> None:
     assert lexicon.near("TRANSMITAL") == {"transmlttal"}
     assert lexicon.near("pat") == frozenset({"part"})
     assert lexicon.near("tax") == frozenset()
-    assert mend("P A R T of C0VER 5HEET, 2019") == "PART of CoVER sHEET, 2019"
+    assert repair("P A R T of C0VER 5HEET, 2019") == "PART of CoVER sHEET, 2019"
 
 
 @pytest.mark.parametrize("layouts", [SEEN, UNSEEN], ids=["seen", "unseen"])

@@ -70,7 +70,7 @@ async def test_archives_in_archives_end_at_the_depth(database_url: DatabaseUrl, 
         assert list(found) == ["outer.zip", "outer.zip!/level2.zip", "outer.zip!/level2.zip!/level1.zip"]
         deepest = found["outer.zip!/level2.zip!/level1.zip"]
         assert deepest.status == "ready"
-        assert "limits.depth is 2" in deepest.gaps[-1]["reason"]
+        assert "limits.depth (2)" in deepest.gaps[-1]["reason"]
 
 
 async def test_one_upload_becomes_only_so_many_documents(database_url: DatabaseUrl, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_one_upload_becomes_only_so_many_documents(database_url: DatabaseU
 
         found = await until_over(product, 5)
         assert len(found) == 5, "the archives inside were not unpacked: their family was large enough"
-        assert all("limits.documents is 5" in each.gaps[-1]["reason"] for each in found[1:])
+        assert all("limits.documents (5)" in each.gaps[-1]["reason"] for each in found[1:])
 
 
 async def test_a_replaced_archive_loses_its_members(database_url: DatabaseUrl, tmp_path: Path) -> None:

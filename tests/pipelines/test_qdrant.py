@@ -258,7 +258,7 @@ async def test_a_deletion_is_proved(database_url: DatabaseUrl, tmp_path: Path, s
         await add(product, "b.txt", text(2))
         await until_over(product, 2)
         await stand_in.stop()
-        await delete_document(product.app, document)
+        await delete_document(product.app, document, now=True)
         assert await names(product) == {"b.txt": 4}
 
         async def has_receipt() -> bool:
@@ -321,7 +321,7 @@ async def test_both_sides_are_the_same_after_the_reconciler(
         )
         assert all(row["ended_at"] is not None for row in findings)
         assert any("lacked" in row["sentence"] for row in findings)
-        assert any("whose numbers are none of ours" in row["sentence"] for row in findings)
+        assert any("whose ids are not of Penstock" in row["sentence"] for row in findings)
         again = await reconcile(product)
         assert (again["versions"], again["chunks"], again["missing"], again["orphaned"]) == (5, 20, 0, 0)
 
@@ -468,7 +468,7 @@ async def test_a_reindex_that_is_cancelled_leaves_nothing(
 async def test_another_model_is_refused(database_url: DatabaseUrl, tmp_path: Path, stand_in: StandIn) -> None:
     models = {"other": {"url": "http://127.0.0.1:9/v1", "model": "bge", "dimensions": 3}}
     async with searched_there(database_url, tmp_path, stand_in, models=models) as product:
-        with pytest.raises(WrongState, match="penstock reindex far --into postgres"):
+        with pytest.raises(WrongState, match="penstock collections reindex far --into postgres"):
             await change_collection(product.app, "far", model="other")
 
 

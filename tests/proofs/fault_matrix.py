@@ -70,7 +70,7 @@ async def test_everything_is_done_once(worker_processes: WorkerProcesses, cell: 
             "select exists (select from penstock.workers where pid = $1 and gone_at is not null)", worker.pid
         )
         worker.signal(signal.SIGCONT)
-        await worker.until("joining the fleet anew")
+        await worker.until("joining the fleet again")
         await assert_done_once(worker_processes, cell, workload)
 
 

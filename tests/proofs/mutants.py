@@ -81,7 +81,7 @@ MUTANTS = (
         FENCE,
         "",
         (f"{FENCES}test_a_rescued_worker_cannot_settle",),
-        "settle_bury",
+        "settle_dead",
     ),
     Mutant(
         "settle-release-without-fence",
@@ -90,7 +90,7 @@ MUTANTS = (
         FENCE,
         "",
         (f"{FENCES}test_a_rescued_worker_cannot_settle",),
-        "settle_release",
+        "settle_requeue",
     ),
     Mutant(
         "fence-without-attempt",

@@ -15,7 +15,7 @@ from penstock.database.sql_files import Statements
 from penstock.engine.children import sql as family_sql
 from penstock.engine.children import sql as fanout_sql
 from penstock.engine.claim import sql as lanes_sql
-from penstock.engine.job import Bury, Failure, Retry
+from penstock.engine.job import Dead, Failure, Retry
 from penstock.engine.limits.exchange import sql as permits_sql
 from penstock.engine.maintenance import sql as chores_sql
 from penstock.engine.schedules import Schedule, declare
@@ -392,7 +392,7 @@ async def test_rescue_child_settle_child(proof_database: ProofDatabase) -> None:
 async def test_redrive_child_settle_sister(proof_database: ProofDatabase) -> None:
     """A dead child gets another chance while its sister, the last one, ends."""
     worker, [one, two] = await fan_out(proof_database)
-    await proof_database.job_queue.settle(worker, (one, Bury(failure)))
+    await proof_database.job_queue.settle(worker, (one, Dead(failure)))
     await proof_database.keep()
 
     async def check(session: Session, answers: Answers) -> None:

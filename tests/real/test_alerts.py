@@ -94,8 +94,8 @@ CASES = {
     ),
     "PenstockScheduleTwice": one("penstock_schedule_duplicates", 1, 0),
     "PenstockFanoutMended": Case(
-        {f"penstock_fanouts_mended_total{{{A}}}": f"0+0x30 1x{MINUTES - 30}"},
-        {f"penstock_fanouts_mended_total{{{A}}}": f"0x{MINUTES}"},
+        {f"penstock_fanouts_fixed_total{{{A}}}": f"0+0x30 1x{MINUTES - 30}"},
+        {f"penstock_fanouts_fixed_total{{{A}}}": f"0x{MINUTES}"},
     ),
     "PenstockInvariantViolated": one("penstock_invariant_violations", 1, 0),
 }

@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import aiohttp
 
@@ -163,7 +164,7 @@ async def read_page(ctx: Context, page: int) -> None:
 
 
 @app.job()
-async def read_book(ctx: Context, pages: int) -> None:
+async def read_book(ctx: Context, pages: int) -> Any:
     """A parent of many."""
     await begin(ctx)
     read = await ctx.map("pages", [read_page(page=page) for page in range(pages)])

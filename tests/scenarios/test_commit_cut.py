@@ -56,7 +56,7 @@ async def test_every_effect_happens_once(
     history = await worker_processes.history()
     assert sorted(history) == sorted([*finishing, *returning])
     assert all(tries[-1].outcome == "done" for tries in history.values())
-    assert {each.outcome for tries in history.values() for each in tries[:-1]} <= {"snooze", "released"}
+    assert {each.outcome for tries in history.values() for each in tries[:-1]} <= {"snooze", "requeued"}
     assert await worker_processes.charged() == 0
 
 
@@ -91,7 +91,7 @@ async def test_the_settler_knows_whether_it_has_committed(
         await worker.until("outcomes could not be written yet")
         assert proxy.cuts == {moment: 1}
         assert (await worker_processes.record(job)).outcomes == ["done"]
-        assert not worker.lines("outcome dropped: the job is no longer ours")
+        assert not worker.lines("outcome dropped: the job is not ours any more")
         await worker_processes.stop()
 
 
@@ -107,7 +107,7 @@ async def test_a_claim_without_an_answer_is_given_back(
         await worker_processes.until_over(within=10)
         assert proxy.cuts == {moment: 1}
         record = await worker_processes.record(job)
-        assert record.outcomes == (["released", "done"] if moment is Cut.AFTER else ["done"])
+        assert record.outcomes == (["requeued", "done"] if moment is Cut.AFTER else ["done"])
         assert record.failures == 0
         await worker_processes.stop()
 

@@ -65,7 +65,7 @@ async def test_workers_are_killed_while_they_remove(
     before = await count_remaining_rows(product_processes.connection, documents, versions, jobs)
     assert before["folded_postings"] > 0
     for document in added.values():
-        await delete_document(product_processes.product.app, document)
+        await delete_document(product_processes.product.app, document, now=True)
     assert await victim.end(60) == -signal.SIGKILL, victim.logged
     if second:
         victim = await product_processes.start_worker(PENSTOCK_TEST_FAILPOINTS=armed(second))
@@ -85,7 +85,7 @@ async def test_it_is_deleted_while_it_is_processed_and_its_worker_is_killed(
     added = await product_processes.add({"long.txt": story(60_000)})
     await product_processes.until("select count(*) > 0 from penstock.chunks")
     documents, versions, jobs = await numbers(product_processes)
-    await delete_document(product_processes.product.app, added["long.txt"])
+    await delete_document(product_processes.product.app, added["long.txt"], now=True)
     victim.kill()
     await victim.end()
     await product_processes.start_worker()

@@ -52,7 +52,7 @@ async def test_paused(application: Application) -> None:
     await application.penstock("pause", "--kind", "greet", "--reason", "the printer burns")
     job = await application.enqueue("greet")
     said = await why(application, job)
-    assert "the kind greet is paused since" in said
+    assert "the kind greet has been paused since" in said
     assert "(the printer burns): `penstock resume --kind greet`" in said
     assert (await found(application, "paused")).command == "penstock resume --kind greet"
 
@@ -63,9 +63,9 @@ async def test_a_breaker_is_open(application: Application) -> None:
     await application.enqueue("read", broken=True)
     finding = await found(application, "breaker-open")
     said = await why(application, await application.enqueue("read"))
-    assert "waits for scanner: its breaker is open since" in said
+    assert "waits for scanner: its breaker has been open since" in said
     assert "OSError: no route" in said
-    assert f"When the cause is mended: `{finding.command}`" in said
+    assert f"When the cause is fixed: `{finding.command}`" in said
     assert finding.command == "penstock limits close scanner"
 
 
@@ -99,7 +99,7 @@ async def test_a_poison_document(document_queue: DocumentQueue) -> None:
         "has failed (WorkerLost): Its worker was lost 2 times while it ran as the only quarantined job."
         in told.sentence
     )
-    assert f"When the cause is mended: `penstock documents retry {made.id}`." in told.sentence
+    assert f"When the cause is fixed: `penstock documents retry {made.id}`." in told.sentence
     [finding] = [one for one in await examine(document_queue.app.settings) if one.name == "dead-jobs"]
     assert "1 prepare_document job has died, Poison" in finding.sentence
     assert finding.command.startswith("penstock dead redrive --fingerprint ")

@@ -172,7 +172,7 @@ async def test_the_model_is_away_and_comes_back(product_processes: Reading) -> N
             "where kind = 'extract_window' and job.state = 'ready' and attempt = 0 order by job.id limit 1"
         )
         explained = await product_processes.product.app.why(waiting)
-        assert "waits for llm-main: its breaker is open since" in explained.sentence
+        assert "waits for llm-main: its breaker has been open since" in explained.sentence
         assert len(product_processes.chat.asked) == asked, "nobody asks while it is open"
         assert await product_processes.statements() == []
         product_processes.chat.usual = reads
@@ -203,7 +203,7 @@ async def test_the_document_is_deleted_meanwhile(product_processes: Reading) -> 
     jobs = await product_processes.ask()
     async with running_worker(product_processes.product):
         await entered.wait()
-        await delete_document(product_processes.product.app, document)
+        await delete_document(product_processes.product.app, document, now=True)
         let.set()
         await product_processes.until_read(jobs)
         await product_processes.until("select exists (select from penstock.receipts where verified_at is not null)")

@@ -64,7 +64,7 @@ where starts_with(document.name, $1) order by document.name
 """
 # Each victim of a chain dies there, in the same packet. A job may lose two workers, one of them as a quarantined job; waiting
 # for its children acquits a parent.
-TAKING, PREPARING = "step:take_message", "step:prepare_packet"
+TAKING, PREPARING = "step:take_message.orders", "step:prepare_packet"
 CHAINS = [
     [
         *("step:parse", "step:fetch 3", "step:convert=3", "step:merge"),
@@ -303,9 +303,9 @@ async def test_it_is_deleted_while_it_is_prepared(product_processes: ProductProc
     part = await accept(product_processes, "part", {"a.txt": b"The weir is of oak.", "b.txt": b"The weir is of steel."})
     victim = await product_processes.start_worker(module=COUNTED, PENSTOCK_TEST_FAILPOINTS="step:parts=kill")
     assert await victim.end(60) == -signal.SIGKILL, victim.logged
-    await delete_document(product_processes.product.app, whole)
+    await delete_document(product_processes.product.app, whole, now=True)
     member = "select id from penstock.documents where name = 'part!/b.txt'"
-    await delete_document(product_processes.product.app, await product_processes.connection.fetchval(member))
+    await delete_document(product_processes.product.app, await product_processes.connection.fetchval(member), now=True)
     async with worker_in_this_process(product_processes):
         await settled(product_processes)
         await product_processes.until("select not exists (select from penstock.versions where document_id = $1)", whole)

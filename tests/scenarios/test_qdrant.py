@@ -124,7 +124,7 @@ KILLS = [  # where, and what is done to get there
     ("step:points-published", "add"),
     ("step:points-removed", "delete"),
     ("step:points-forgotten", "delete"),
-    ("step:points-mended", "lose"),
+    ("step:points-repaired", "lose"),
     ("step:points-compare@2", "lose"),
     ("step:reindex-written", "reindex"),
     ("step:reindex-switched", "reindex"),
@@ -142,7 +142,7 @@ async def test_killed_in_every_part_it_goes_on(product_processes: ProductProcess
             await product_processes.add({f"more-{number}.txt": story(2_000, 100 + number)})
         elif what == "delete":
             deleted += 1
-            await delete_document(app, added[f"{deleted}.txt"])
+            await delete_document(app, added[f"{deleted}.txt"], now=True)
         elif what == "lose":
             del stand_in.points()[min(stand_in.points())]
             await app.enqueue(app.kinds["reconcile_points"]())
@@ -188,7 +188,7 @@ async def test_a_deletion_is_proved_though_qdrant_is_away_at_first(
         )
         assert mine <= {split_key(int(key))[0] for key in stand_in.points()}
         await stand_in.stop()
-        await delete_document(product_processes.product.app, added["packed.zip"])
+        await delete_document(product_processes.product.app, added["packed.zip"], now=True)
         await product_processes.until("select count(*) = 3 from penstock.receipts")
         assert (
             await product_processes.connection.fetchval(
@@ -224,7 +224,7 @@ async def test_a_deletion_while_it_is_being_written(product_processes: ProductPr
         async with asyncio.timeout(30):
             await written.wait()
         assert await stand_in.count() > 0
-        await delete_document(product_processes.product.app, added["a.txt"])
+        await delete_document(product_processes.product.app, added["a.txt"], now=True)
         gate.set()
         await product_processes.until(VERIFIED, 1, within=60)
         await run(product_processes, "reconcile_points")

@@ -15,7 +15,7 @@ select given_back.number, extract(epoch from taken.started_at - given_back.start
 from penstock.job_history as job
 cross join lateral unnest(attempts) as given_back
 join lateral unnest(attempts) as taken on taken.number = given_back.number + 1
-where given_back.outcome = 'released' and given_back.seconds > 0
+where given_back.outcome = 'requeued' and given_back.seconds > 0
 """
 
 
@@ -44,7 +44,7 @@ async def test_no_failure_is_charged_and_the_handover_is_quick(worker_processes:
     assert await worker_processes.effects() == dict.fromkeys(jobs, 1)
     assert await worker_processes.charged() == 0
     outcomes = {each.outcome for tries in (await worker_processes.history()).values() for each in tries[:-1]}
-    assert outcomes == {"released"}
+    assert outcomes == {"requeued"}
     took = [row["took"] for row in await worker_processes.connection.fetch(HANDOVERS)]
     print(f"\n{len(took)} handed over of {len(jobs)}, the slowest after {max(took):.3f} s")  # noqa: T201  the measurement
     assert max(took) < 1

@@ -35,7 +35,7 @@ async def test_what_does_not_is_given_back(worker_processes: WorkerProcesses) ->
     worker.signal(signal.SIGTERM)
     assert await worker.end() == 0
     record = await worker_processes.record(job)
-    assert (record.state, record.outcomes, record.failures, record.quarantined) == ("ready", ["released"], 0, False)
+    assert (record.state, record.outcomes, record.failures, record.quarantined) == ("ready", ["requeued"], 0, False)
     assert await worker_processes.effects() == {}
 
 
@@ -62,7 +62,7 @@ async def test_a_stubborn_handler_cannot_keep_it(worker_processes: WorkerProcess
     worker.signal(signal.SIGTERM)
     assert await worker.end(within=8) == 0
     record = await worker_processes.record(job)
-    assert (record.state, record.outcomes, record.failures) == ("ready", ["released"], 0)
+    assert (record.state, record.outcomes, record.failures) == ("ready", ["requeued"], 0)
 
 
 @pytest.mark.parametrize("trouble", ["silent", "refusing"])

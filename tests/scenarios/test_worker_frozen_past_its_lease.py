@@ -20,7 +20,7 @@ async def test_a_frozen_worker_cannot_finish_what_others_have_done(worker_proces
 
     frozen.signal(signal.SIGCONT)
     await frozen.until("attempt lost")
-    await frozen.until("joining the fleet anew")
+    await frozen.until("joining the fleet again")
     await frozen.until("worker started", times=2)
 
     record = await worker_processes.record(job)

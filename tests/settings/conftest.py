@@ -1,6 +1,7 @@
 """A machine on which somebody chose settings."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,14 +19,14 @@ class Machine:
         self.environ = {"PENSTOCK_HOME": str(self.home), "PATH": "/bin", "penstock_home": "ignored"}
 
     def write(self, text: str, folder: Path | None = None) -> Path:
-        path = (folder or self.work) / "penstock.toml"
+        path = (folder or self.home) / "penstock.toml"
         path.write_text(text)
         return path
 
-    def load(self, environ: dict[str, str] | None = None, **overrides: object) -> LoadedSettings:
+    def load(self, environ: dict[str, str] | None = None, **overrides: Any) -> LoadedSettings:
         return load_settings(working_folder=self.work, environ=self.environ | (environ or {}), **overrides)
 
-    def refusal(self, environ: dict[str, str] | None = None, **overrides: object) -> list[str]:
+    def refusal(self, environ: dict[str, str] | None = None, **overrides: Any) -> list[str]:
         with pytest.raises(BadSetting) as refused:
             self.load(environ, **overrides)
         return str(refused.value).splitlines()

@@ -25,8 +25,8 @@ def test_a_table_by_variables(machine: Machine) -> None:
     [
         ({"url": "http://h"}, "llms.far.model is not set"),
         ({"model": "m"}, "llms.far.url is not set"),
-        ({"url": "http://user:kanarienvogel@h", "model": "m"}, "This is no address of a model"),
-        ({"url": "http://h", "model": "m", "key": "kanarien vogel"}, "This is no key"),
+        ({"url": "http://user:kanarienvogel@h", "model": "m"}, "This is not an address of a model"),
+        ({"url": "http://h", "model": "m", "key": "kanarien vogel"}, "This is not a key"),
         ({"url": "http://h", "model": "m", "answers": "xml"}, "llms.far.answers"),
         ({"url": "http://h", "model": "m", "api_version": "1&x=y"}, "llms.far.api_version"),
         ({"url": "http://h", "model": "m", "answer_bytes": "9MB"}, "llms.far.answer_bytes"),

@@ -13,7 +13,8 @@ CANARY = "kanarienvogel"
 def test_describe(machine: Machine) -> None:
     machine.environ["PENSTOCK_DATABASE_URL"] = f"postgresql://ada:{CANARY}@db/x"
     rows = {row.key: row for row in describe(machine.load(postgres__durable=False, pool__call_timeout=90))}
-    assert list(rows) == list(FIELDS)
+    assert list(rows) == ["config", *FIELDS]
+    assert rows["config"].value == f"{machine.home}/penstock.toml (does not exist)"
     assert (rows["database_url"].value, rows["database_url"].origin) == (
         "postgresql://ada:***@db/x",
         "PENSTOCK_DATABASE_URL",

@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from penstock.errors import BadSetting, CannotStart
-from penstock.settings.loader import load_settings, variable
+from penstock.settings.loader import SettingsFile, load_settings, variable
 from penstock.settings.settings import FIELDS, PoolSettings, Settings
 from tests.settings.conftest import Machine
 
@@ -32,10 +32,8 @@ def test_precedence(machine: Machine) -> None:
         return loaded.settings.pool.size, loaded.origins["pool.size"]
 
     assert size_and_origin() == (8, "default")
-    in_home = machine.write("[pool]\nsize = 11\nstep = 2", machine.home)
+    in_home = machine.write("[pool]\nsize = 11\nstep = 2")
     assert size_and_origin() == (11, str(in_home))
-    in_work = machine.write("[pool]\nsize = 12")
-    assert size_and_origin() == (12, str(in_work))
     assert size_and_origin({"PENSTOCK_POOL__SIZE": "13"}) == (13, "PENSTOCK_POOL__SIZE")
     assert size_and_origin({"PENSTOCK_POOL__SIZE": "13"}, pool__size=14) == (14, "argument")
     assert size_and_origin({"PENSTOCK_POOL__SIZE": "13"}, pool={"size": 15}) == (15, "argument")
@@ -89,13 +87,48 @@ def test_a_working_folder_that_is_gone_gets_a_sentence(machine: Machine, monkeyp
         load_settings(environ=machine.environ)
 
 
-def test_home_is_found_by_argument_variable_and_working_folder(machine: Machine) -> None:
-    machine.write("[api]\nport = 1234", machine.home)
-    machine.write('home = "../home"')
+def test_home_is_found_by_argument_and_variable(machine: Machine) -> None:
+    machine.write("[api]\nport = 1234")
     nowhere = str(machine.work / "nowhere")
-    assert load_settings(working_folder=machine.work, environ={}).settings.api.port == 1234
-    assert load_settings(working_folder=machine.work, environ={"PENSTOCK_HOME": nowhere}).settings.api.port == 8080
+    assert machine.load().settings.api.port == 1234
+    assert machine.load({"PENSTOCK_HOME": nowhere}).settings.api.port == 8080
     assert machine.load({"PENSTOCK_HOME": nowhere}, home=machine.home).settings.api.port == 1234
+
+
+def test_the_file_of_the_working_folder_is_not_read_unasked(machine: Machine) -> None:
+    received = machine.write('home = "x"\nnonsense = 1\n[postgres]\nbinaries = "."', machine.work)
+    loaded = machine.load()
+    assert (loaded.settings.home, loaded.settings.postgres.binaries) == (machine.home, None)
+    assert (loaded.file.path, loaded.file.origin) == (machine.home / "penstock.toml", "default")
+    received.write_text("[api]\nport = 7")
+    assert machine.load(home=machine.work).settings.api.port == 7, "as the home it is asked for"
+
+
+def test_a_named_file_is_read_in_place_of_that_of_home(machine: Machine) -> None:
+    machine.write("[api]\nport = 1\n[pool]\nsize = 11")
+    named = machine.work / "other.toml"
+    named.write_text('[api]\nport = 2\n[postgres]\nbinaries = "pg"')
+    by_variable = machine.load({"PENSTOCK_CONFIG": "other.toml"})
+    assert by_variable.file == SettingsFile(named, "PENSTOCK_CONFIG")
+    assert by_variable.origins["api.port"] == str(named)
+    assert (by_variable.settings.api.port, by_variable.settings.pool.size) == (2, 8)
+    assert by_variable.settings.postgres.binaries == machine.work / "pg"
+    by_argument = machine.load({"PENSTOCK_CONFIG": "missing.toml"}, config=named)
+    assert by_argument.file == SettingsFile(named, "argument")
+    assert machine.load({"PENSTOCK_CONFIG": ""}).settings.api.port == 1
+
+
+def test_a_named_file_may_set_home(machine: Machine) -> None:
+    del machine.environ["PENSTOCK_HOME"]
+    named = machine.write('home = "../home"', machine.work)
+    assert machine.load(config=named).settings.home == machine.work / "../home"
+
+
+def test_a_named_file_must_exist(machine: Machine) -> None:
+    assert machine.refusal({"PENSTOCK_CONFIG": "missing.toml"}) == [
+        f"The settings file {machine.work}/missing.toml does not exist. "
+        "Create it, or correct --config or PENSTOCK_CONFIG."
+    ]
 
 
 def test_home_cannot_be_set_in_its_own_file(machine: Machine) -> None:
@@ -103,14 +136,6 @@ def test_home_cannot_be_set_in_its_own_file(machine: Machine) -> None:
     [line] = machine.refusal()
     assert line.startswith(f"home in {path} cannot be set there, because that file is found through home.")
     assert "PENSTOCK_HOME" in line
-
-
-def test_home_cannot_be_set_in_its_own_file_when_it_is_also_the_working_folder(machine: Machine) -> None:
-    machine.write('home = "."')
-    with pytest.raises(BadSetting, match="found through home"):
-        load_settings(working_folder=machine.work, environ={})
-    machine.write("[pool]\nsize = 5")
-    assert machine.load(home=".").settings.pool.size == 5
 
 
 def test_a_relative_path_starts_where_it_was_written(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +157,7 @@ def test_a_home_that_is_no_path(machine: Machine, home: str) -> None:
 def test_a_home_with_a_null_byte(machine: Machine) -> None:
     del machine.environ["PENSTOCK_HOME"]
     path = machine.write('home = "a\\u0000b"')
-    assert machine.refusal() == [f"home in {path}: This is no path. Name a folder, or remove it."]
+    assert machine.refusal(config=path) == [f"home in {path}: This is not a path. Name a folder, or remove it."]
 
 
 # Unknown keys
@@ -164,10 +189,8 @@ def test_an_unknown_variable(machine: Machine, name: str, meant: str) -> None:
     ],
 )
 def test_an_unknown_key_in_a_file(machine: Machine, toml: str, key: str, meant: str) -> None:
-    for folder in (machine.work, machine.home):
-        path = machine.write(toml, folder)
-        assert machine.refusal() == [f"{key} in {path} is not a setting. Did you mean {meant}?"]
-        path.unlink()
+    path = machine.write(toml)
+    assert machine.refusal() == [f"{key} in {path} is not a setting. Did you mean {meant}?"]
 
 
 def test_an_unknown_argument(machine: Machine) -> None:
@@ -179,9 +202,9 @@ def test_an_unknown_argument(machine: Machine) -> None:
 def test_a_table_for_a_value_and_a_value_for_a_table(machine: Machine) -> None:
     path = machine.write("pool = 3\n[api.port]\nx = 1\n[log]")
     assert machine.refusal({"PENSTOCK_LOG": "debug"}) == [
+        "PENSTOCK_LOG is a section, not a value. Set one of its keys, such as PENSTOCK_LOG__LEVEL.",
         f"pool in {path} is a section, not a value. Set one of its keys, such as pool.size.",
         f"api.port in {path} is a value, not a table. Write port = … in its place.",
-        "PENSTOCK_LOG is a section, not a value. Set one of its keys, such as PENSTOCK_LOG__LEVEL.",
     ]
 
 
@@ -196,12 +219,12 @@ def test_malformed_toml_names_file_and_line(machine: Machine) -> None:
 
 
 def test_files_that_cannot_be_read(machine: Machine) -> None:
-    (machine.work / "penstock.toml").mkdir()
-    (machine.home / "penstock.toml").write_bytes(b'home = "\xff"')
-    assert machine.refusal() == [
-        f"{machine.work}/penstock.toml cannot be read: Is a directory. Correct its permissions, or remove it.",
-        f"{machine.home}/penstock.toml is not UTF-8 text. Save it as UTF-8.",
-    ]
+    path = machine.home / "penstock.toml"
+    path.write_bytes(b'home = "\xff"')
+    assert machine.refusal() == [f"{path} is not UTF-8 text. Save it as UTF-8."]
+    path.unlink()
+    path.mkdir()
+    assert machine.refusal() == [f"{path} cannot be read: Is a directory. Correct its permissions, or remove it."]
 
 
 # Wrong values
@@ -237,7 +260,7 @@ def test_a_wrong_value(machine: Machine, key: str, text: str, problem: str) -> N
 def test_wrong_types_in_a_file(machine: Machine) -> None:
     path = machine.write("home = 3\ndatabase_url = 3\n[pool]\nsize = true\nstep = [1]\ncall_timeout = true\n")
     del machine.environ["PENSTOCK_HOME"]
-    assert machine.refusal() == [
+    assert machine.refusal(config=path) == [
         f"home in {path} is 3, but must be the path of a folder.",
         f"database_url in {path} must be text, such as postgresql://user@host:5432/name.",
         f"pool.size in {path} is True, but must be a whole number from 1 to 200.",
@@ -248,10 +271,9 @@ def test_wrong_types_in_a_file(machine: Machine) -> None:
 
 
 def test_all_problems_are_told_at_once(machine: Machine) -> None:
-    machine.write("[pool]\nszie = 3\nsize = 0")
-    machine.write("home = 'x'", machine.home)
+    machine.write("home = 'x'\n[pool]\nszie = 3\nsize = 0")
     problems = machine.refusal({"PENSTOCK_LOG__LEVEL": "loud", "PENSTOCK_BANANA": "x"}, api__port="x")
-    keys = ("pool.szie", "PENSTOCK_BANANA", "home", "pool.size", "api.port", "PENSTOCK_LOG__LEVEL")
+    keys = ("PENSTOCK_BANANA", "pool.szie", "home", "pool.size", "api.port", "PENSTOCK_LOG__LEVEL")
     assert [line.split()[0] for line in problems] == list(keys)
 
 

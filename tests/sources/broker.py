@@ -3,8 +3,8 @@
     python broker.py PORT FILE [LOCK_SECONDS]
 
 It does what our code needs of Service Bus: `$cbs`, sending (single and in batches), peek-lock, complete, abandon, dead letters
-with a reason, locks that end, and the management requests for settling and renewing. Messages are in FILE, so that a killed
-broker has them again. Unlike the real one it frees the locks of a receiver that is gone at once.
+with a reason, locks that end, and the management requests for peeking, settling and renewing. Messages are in FILE, so that a
+killed broker has them again. Unlike the real one it frees the locks of a receiver that is gone at once.
 """
 
 import sqlite3
@@ -44,6 +44,10 @@ class Kept:
                 found: tuple[int, bytes, int] = row
                 return found
         return None
+
+    def some(self, queue: str, after: int, most: int) -> list[tuple[int, bytes]]:
+        wanted = "select seq, body from messages where queue = ? and seq >= ? order by seq limit ?"
+        return list(self._db.execute(wanted, (queue, after, most)))
 
     def remove(self, seq: int) -> None:
         self._db.execute("delete from messages where seq = ?", (seq,))
@@ -195,6 +199,12 @@ class Broker(MessagingHandler):  # type: ignore[misc]
                         self._free(token)
                 self._answer(delivery, address, message, good, {})
                 self._pump()
+            case "com.microsoft:peek-message":
+                wanted = message.body["from-sequence-number"], message.body["message-count"]
+                queue = address.removesuffix("$management").strip("/")
+                found = [{"message": raw} for _, raw in self._kept.some(queue, *wanted)]
+                status = {"statusCode": 200 if found else 204, "statusDescription": "OK"}
+                self._answer(delivery, address, message, status, {"messages": found})
             case _:
                 self._answer(delivery, address, message, {"statusCode": 501, "statusDescription": "No"}, {})
 

@@ -59,7 +59,7 @@ class Reading:
         return {row["message_id"]: json.loads(row["payload"]) for row in rows}
 
     async def counted(self) -> tuple[int, int]:
-        """New messages and repeats, as `penstock sources` shows them."""
+        """New messages and repeats, as `penstock sources list` shows them."""
         [row] = await self.run("select received, repeats from penstock.sources where name = $1", NAME)
         return row["received"], row["repeats"]
 

@@ -77,7 +77,7 @@ async def test_one_that_cannot_be_kept_does_not_keep_out_the_others(desk: Source
     query = "select message_id, payload from penstock.inbox order by id"
     rows = await desk.inbox.app.database.pool.repeat(lambda session: session.fetch(query))
     assert [row["message_id"][:2] for row in rows] == ["a", "po", "b"]
-    assert "has no number" in json.loads(rows[1]["payload"])["penstock:poison"]
+    assert "has no id" in json.loads(rows[1]["payload"])["penstock:poison"]
 
 
 async def test_conflicts_are_refused_and_room_is_counted(desk: SourceContext) -> None:

@@ -56,6 +56,17 @@ async def listing(
         yield product, opened(product)
 
 
+async def test_a_check_reads_and_changes_nothing(
+    database_url: DatabaseUrl, tmp_path: Path, cloud: servers.Cloud
+) -> None:
+    async with listing(database_url, tmp_path, cloud, batch=2) as (product, source):
+        for key in ("a.txt", "b.txt", "c.txt"):
+            await put(source, key)
+        found = await source.check()
+        assert (found.new, found.more) == (2, True)
+        assert await rows(product, "select from penstock.inbox union all select from penstock.sources") == []
+
+
 async def put(source: BucketSource, key: str, text: str = "The sluice gate was repaired.") -> None:
     await obstore.put_async(source.bucket.objects, key, text.encode())
 
@@ -270,5 +281,5 @@ async def test_a_bucket_is_never_written_to(database_url: DatabaseUrl, tmp_path:
             opened(product)
     unknown: dict[str, Any] = {"type": "bucket", "url": "ftp://shelf", "endpoint": place.endpoint}
     async with product_with_source(database_url, tmp_path, **unknown) as product:
-        with pytest.raises(PenstockError, match="is no bucket: write s3://"):
+        with pytest.raises(PenstockError, match="is not a bucket: write s3://"):
             opened(product)

@@ -15,7 +15,7 @@ from penstock.documents import list_documents, show_document
 from penstock.documents.manifest import DIGEST
 from penstock.product import Product
 from penstock.settings import DatabaseUrl
-from penstock.sources import MessageOutcome, SourceContext, Trouble, folder
+from penstock.sources import MessageOutcome, SourceCheck, SourceContext, Sources, Trouble, folder
 from penstock.sources import folder as sources_folder
 from penstock.sources.files import FileChanged, hash_file, name_filter, pieces, walk
 from penstock.sources.folder import FolderSource, open_source
@@ -269,6 +269,29 @@ async def test_an_older_message_that_comes_late_does_not_replace_a_newer_one(
         assert await text_of(product, newer["id"]) == "Newer."
 
 
+async def test_a_check_reads_and_changes_nothing(database_url: DatabaseUrl, tmp_path: Path) -> None:
+    async with watching(database_url, tmp_path, batch=2) as (product, source, top):
+        for name in ("a.txt", "b.txt", "c.txt"):
+            put(top / name, f"This is {name}.")
+        sources = Sources(product, ["orders"])
+        found = await sources.check("orders")
+        assert (found.new, found.more) == (2, True)
+        assert [each.partition("@")[0] for each in found.examples] == ["a.txt", "b.txt"]
+        for table in ("inbox", "sources", "jobs", "blobs"):
+            assert await rows(product, f"select from penstock.{table}") == [], table
+        assert [key async for key, _ in product.store.keys("")] == []
+        await look(source)
+        assert await sources.check("orders") == SourceCheck(0)
+        put(top / "b.txt", "This is new.")
+        assert (await sources.check("orders")).new == 1
+        assert len(await rows(product, "select from penstock.inbox")) == 3
+        top.rename(tmp_path / "away")
+        with pytest.raises(Trouble, match="does not exist: create or mount it"):
+            await sources.check("orders")
+        [row] = await rows(product, "select error from penstock.sources")
+        assert row["error"] is None, "the trouble is that of a worker to note"
+
+
 async def test_files_move_when_they_are_done_with(database_url: DatabaseUrl, tmp_path: Path) -> None:
     async with watching(database_url, tmp_path, afterwards="move") as (product, source, top):
         path = put(top / "sub" / "a.txt", "One.")
@@ -284,6 +307,8 @@ async def test_files_move_when_they_are_done_with(database_url: DatabaseUrl, tmp
             "failed/b.txt": "Bad.",
             "failed/b.txt.reason.txt": "It is torn.\n",
         }
+        await source.tell(outcomes([bad], "failed", "It is empty."))
+        assert (top / "failed/b.txt.reason.txt").read_text() == "It is empty.\n"
         with pytest.MonkeyPatch.context() as context:
             context.setattr(sources_folder, "item_at", _unreadable)
             await source.tell(outcomes([bad]))
@@ -366,7 +391,7 @@ async def test_while_the_inbox_is_full_nothing_is_looked_at(database_url: Databa
 
 async def test_a_folder_that_is_not_there_is_said(database_url: DatabaseUrl, tmp_path: Path) -> None:
     async with watching(database_url, tmp_path, folder=tmp_path / "nowhere", afterwards="move") as (_, source, _top):
-        with pytest.raises(Trouble, match=r"nowhere of the source orders is not there: make or mount it"):
+        with pytest.raises(Trouble, match=r"nowhere of source orders does not exist: create or mount it"):
             await source.run()
-        with pytest.raises(Trouble, match="is not there"):
+        with pytest.raises(Trouble, match="does not exist"):
             await source.tell([MessageOutcome("a@b", "ready", "")])

@@ -13,7 +13,9 @@ from aio_pika.abc import AbstractChannel
 from aiormq import spec
 from aiormq.exceptions import DeliveryError
 
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
+from penstock.sources import Sources
 from tests.sources.brokers import Rabbit, inbox, receiving, shared_rabbit, trouble_of, until_there, until_trouble
 
 pytestmark = pytest.mark.real
@@ -118,6 +120,24 @@ async def test_messages_come_once_and_are_acknowledged(
         )
         assert source["error"] is None
         assert source["polled_at"] is not None
+
+
+async def test_a_check_reads_and_changes_nothing(
+    database_url: DatabaseUrl, tmp_path: Path, rabbit: Rabbit, channel: AbstractChannel, queue: str
+) -> None:
+    chosen = {"type": "rabbitmq", "url": rabbit.url, "queue": queue}
+    async with Product(
+        database_url=database_url, home=tmp_path, pool={"size": 4}, sources={"orders": chosen}
+    ) as product:
+        sources = Sources(product)
+        found = await sources.check("orders")
+        assert (found.new, found.findings) == (0, [f"The queue {queue} does not exist yet: a worker creates it."])
+        await channel.declare_queue(queue, durable=True)
+        await publish(channel, queue, {"id": 1}, {"id": 2})
+        assert await left_in(channel, queue, 2) == 2
+        assert (await sources.check("orders")).new == 2
+        assert await left_in(channel, queue, 2) == 2
+        assert await inbox(product) == []
 
 
 @pytest.mark.parametrize(

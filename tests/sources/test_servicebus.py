@@ -13,7 +13,9 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient
 
+from penstock.product import Product
 from penstock.settings import DatabaseUrl
+from penstock.sources import Sources
 from tests.sources.brokers import (
     ServiceBus,
     inbox,
@@ -74,6 +76,21 @@ async def dead_letters(client: ServiceBusClient, queue: str, count: int) -> list
                 found.append((b"".join(each.body), each.dead_letter_error_description or ""))
                 await receiver.complete_message(each)
     return found
+
+
+async def test_a_check_reads_and_changes_nothing(
+    database_url: DatabaseUrl, tmp_path: Path, bus: ServiceBus, client: ServiceBusClient, queue: str
+) -> None:
+    chosen = {"type": "servicebus", "url": bus.url, "queue": queue}
+    async with Product(
+        database_url=database_url, home=tmp_path, pool={"size": 4}, sources={"orders": chosen}
+    ) as product:
+        await publish(client, queue, {"id": 1}, {"id": 2})
+        found = await Sources(product).check("orders")
+        assert (found.new, found.more, found.examples) == (2, False, ["1", "2"])
+        assert await inbox(product) == []
+    async with receiving(database_url, tmp_path, bus, queue) as product:
+        assert len(await until_there(product, 2)) == 2
 
 
 async def is_empty(client: ServiceBusClient, queue: str) -> bool:

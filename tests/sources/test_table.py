@@ -61,6 +61,24 @@ async def test_rows_come_once_in_their_order(database_url: DatabaseUrl, tmp_path
         assert await read.counted() == (31, 0), "a new process goes on where the last one was"
 
 
+async def test_a_check_reads_and_changes_nothing(database_url: DatabaseUrl, tmp_path: Path, outside: Any) -> None:
+    await outside.execute(ORDERS)
+    await outside.execute("insert into orders select n, 'n' || n from generate_series(1, 12) as n")
+    async with reading(database_url, tmp_path, batch=10) as read:
+        sources = Sources(read.product, [NAME])
+        found = await sources.check(NAME)
+        assert (found.new, found.more, found.examples) == (10, True, numbers(1, 5))
+        for table in ("inbox", "sources", "jobs"):
+            assert await read.run(f"select from penstock.{table}") == [], table
+        await read.poll()
+        before = await read.run("select position, polled_at from penstock.sources")
+        await outside.execute("insert into orders values (13, 'late')")
+        found = await sources.check(NAME)
+        assert (found.new, found.more, found.examples) == (1, False, ["13"])
+        assert await read.run("select position, polled_at from penstock.sources") == before
+        assert await read.ids() == numbers(1, 12)
+
+
 async def test_a_lower_number_that_is_committed_later_comes(
     database_url: DatabaseUrl, tmp_path: Path, outside: Any, late: Any
 ) -> None:
@@ -333,7 +351,7 @@ async def test_trouble_says_what_to_do(
 
 async def test_a_wrong_password_and_a_wrong_database(database_url: DatabaseUrl, tmp_path: Path) -> None:
     async with reading(database_url, tmp_path, url=database_url.with_database("nowhere").reveal()) as read:
-        with pytest.raises(Trouble, match=r"There is no such database at .*: correct the source's url"):
+        with pytest.raises(Trouble, match=r"nowhere does not exist: correct the source's url"):
             await read.source.poll()
     explained = choose_dialect("postgresql://u:canary@host/db").explain(asyncpg.InvalidPasswordError("for user u"))
     assert explained == "PostgreSQL at host/db refuses the user or its password: correct the source's url."
@@ -397,6 +415,11 @@ async def test_rows_are_marked_with_what_became_of_them(
         assert found[1] == ("ready", None)
         assert found[2] == ("failed", "The content of b.txt is not base64: correct the sender.")
         assert await tell(Writing(read.product), "orders") == 0
+        another = """{"class": "Permanent", "type": "BadMessage", "message": "The sender has no such order."}"""
+        await read.run("update penstock.inbox set error = $1 where message_id = '2'", another)
+        assert await tell(Writing(read.product), "orders") == 1, "it failed again, for another reason"
+        assert await outside.fetchval("select why from orders where id = 2") == "The sender has no such order."
+        assert await tell(Writing(read.product), "orders") == 0
         await sources.open("orders").close()
         await read.poll()
         again = await read.run("select number, repeats from penstock.inbox")
@@ -424,7 +447,7 @@ async def test_a_source_without_a_url_is_refused(database_url: DatabaseUrl, tmp_
             context.inbox,
             context.store,
         )
-        with pytest.raises(BadSetting, match="needs a url"):
+        with pytest.raises(BadSetting, match="url is not set: a table needs it"):
             open_source(nowhere)
 
 

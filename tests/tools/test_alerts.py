@@ -74,5 +74,5 @@ def test_the_dashboard_draws_metrics_that_exist() -> None:
 
 
 def test_a_name_is_described_once() -> None:
-    with pytest.raises(ValueError, match="two metrics called penstock_workers_alive"):
+    with pytest.raises(ValueError, match="penstock_workers_alive is declared twice"):
         telemetry.describe("gauge", "penstock_workers_alive", "Something else")

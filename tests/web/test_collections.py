@@ -39,9 +39,17 @@ async def test_make_show_change_delete(api: Api) -> None:
     assert changed.json["chunk_size"] == 500
     assert (await api.get(made.headers["Location"])).status == 404
 
-    assert (await api.ask("DELETE", "/api/collections/mill")).status == 204
+    deleted = await api.ask("DELETE", "/api/collections/mill")
+    assert (deleted.status, deleted.json["deleted"], bool(deleted.json["restorable_until"])) == (202, 1, True)
     assert (await api.get("/api/collections/mill")).status == 404
     assert await api.names() == []
+    restored = await api.ask("POST", "/api/collections/mill/restore")
+    assert (restored.status, restored.json["id"]) == (202, made.json["id"])
+    assert len(await api.names()) == 1
+    deleted = await api.ask("DELETE", "/api/collections/mill?now=true")
+    assert (deleted.status, deleted.json) == (202, {"deleted": 1, "restorable_until": None})
+    answer = await api.ask("POST", "/api/collections/mill/restore")
+    assert (answer.status, "cannot be restored any more" in answer.json["detail"]) == (409, True)
 
 
 async def test_a_taken_name(api: Api) -> None:

@@ -21,9 +21,10 @@ async def test_a_filter_deletes_in_parts(api: Api) -> None:
     for number in range(3):
         assert (await api.put(f"old/{number}.txt", b"%d" % number)).status == 202
     await api.put("new.txt")
-    answer = await delete(api, collection="mill", name_glob="old/*", limit=2, reason="a clean-up")
-    assert (answer.status, answer.json) == (202, {"deleted": 2, "more": True})
-    assert (await delete(api, collection="mill", name_glob="old/*")).json == {"deleted": 1, "more": False}
+    answer = await delete(api, collection="mill", name_glob="old/*", limit=2, reason="a clean-up", now=True)
+    assert (answer.status, answer.json) == (202, {"deleted": 2, "more": True, "restorable_until": None})
+    rest = (await delete(api, collection="mill", name_glob="old/*", now=True)).json
+    assert (rest["deleted"], rest["more"]) == (1, False)
     assert await api.names() == ["new.txt"]
     assert await remove(api) == 3
     page = (await api.get("/api/receipts?limit=2")).json
@@ -59,7 +60,7 @@ async def test_strange_signs_are_the_name_of_nothing(api: Api) -> None:
     await api.make()
     await api.put("a.txt")
     answer = await delete(api, collection="mill", name_glob="a\0*", media_types=["\0"], reason="\0")
-    assert (answer.status, answer.json) == (202, {"deleted": 0, "more": False})
+    assert (answer.status, answer.json) == (202, {"deleted": 0, "more": False, "restorable_until": None})
 
 
 async def test_a_receipt_comes_with_the_removal(api: Api) -> None:
@@ -67,8 +68,12 @@ async def test_a_receipt_comes_with_the_removal(api: Api) -> None:
     made = (await api.put("a.txt", b"water")).json
     path = f"/api/documents/{made['id']}"
     answer = await api.get(f"{path}/receipt")
-    assert (answer.status, "only of what was removed" in answer.json["detail"]) == (404, True)
+    assert (answer.status, "only a document that was removed" in answer.json["detail"]) == (404, True)
     assert (await api.ask("DELETE", path)).status == 202
+    assert "can be restored until" in (await api.get(f"{path}/receipt")).json["detail"]
+    assert await remove(api) == 0
+    deleted = await api.ask("DELETE", f"{path}?now=true")
+    assert (deleted.status, deleted.json["restorable_until"]) == (202, None)
     assert "not removed yet" in (await api.get(f"{path}/receipt")).json["detail"]
     await remove(api)
     receipt = (await api.get(f"{path}/receipt")).json
@@ -85,8 +90,25 @@ async def test_a_receipt_comes_with_the_removal(api: Api) -> None:
     assert (await api.get("/api/documents/99999/receipt")).status == 404
 
 
-@pytest.mark.parametrize("setting_overrides", [{"documents__restore_within": "1h"}])
-async def test_it_comes_back_in_time(api: Api, setting_overrides: dict[str, Any]) -> None:
+async def test_now_needs_the_admin_scope(api: Api) -> None:
+    await api.make()
+    path = (await api.put("a.txt")).headers["Location"]
+    made = (await api.ask("POST", "/api/keys", json={"name": "writer", "scopes": ["read", "write"]})).json
+    key = {"Authorization": f"Bearer {made['key']}"}
+    for method, where, body in (
+        ("DELETE", f"{path}?now=true", None),
+        ("POST", "/api/documents/delete", {"collection": "mill", "all": True, "now": True}),
+    ):
+        answer = await api.ask(method, where, json=body, headers=key)
+        assert (answer.status, "scope admin" in answer.json["detail"]) == (403, True), where
+    assert await api.names() == ["a.txt"]
+    deleted = await api.ask("DELETE", path, headers=key)
+    assert (deleted.status, bool(deleted.json["restorable_until"])) == (202, True)
+    assert (await api.ask("DELETE", f"{path}?now=true", headers=key)).status == 403, "nor for a deleted one"
+    assert (await api.ask("POST", f"{path}/restore", headers=key)).status == 202
+
+
+async def test_it_comes_back_in_time(api: Api) -> None:
     await api.make()
     made = (await api.put("a.txt", b"water")).json
     path = f"/api/documents/{made['id']}"

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,31 @@ def check(answer: Answer, request: str) -> None:
         assert answer.json["detail"], request
 
 
+async def test_an_unknown_parameter_is_refused_by_every_route(api: Api) -> None:
+    """Also with the nearest name, before anything is looked for or changed."""
+    document = (await api.get("/api/openapi.json")).json
+    asked = 0
+    for path, operations in document["paths"].items():
+        if not path.startswith("/api/"):
+            continue
+        address = re.sub(r"\{[^}]+\}", "1", path)
+        for method, operation in operations.items():
+            answer = await api.ask(method.upper(), f"{address}?xyzzy=1")
+            assert answer.status == 422, f"{method} {path}: {answer.status} {answer.body!r}"
+            assert answer.json["detail"].startswith("Unknown parameter `xyzzy`: this route has "), answer.json
+            asked += 1
+            for each in operation.get("parameters", ()):
+                if each["in"] == "query" and len(each["name"]) > 2:
+                    said = await api.ask(method.upper(), f"{address}?{each['name'][:-1]}=1")
+                    assert (
+                        said.json["detail"]
+                        == f"Unknown parameter `{each['name'][:-1]}`: did you mean `{each['name']}`?"
+                    )
+    assert asked > 60
+    assert (await api.get("/api/documents?colection=mill")).json["type"] == "urn:penstock:bad-value"
+    assert (await api.get("/health/live?probe=1")).status == 200
+
+
 @pytest.mark.slow
 async def test_a_walk_over_every_route(api: Api) -> None:
     """Each parameter of each route gets each nasty value; each route gets each nasty body."""
@@ -100,7 +126,7 @@ def fill(path: str, parts: dict[str, str], query: dict[str, str]) -> str:
 
 
 async def test_unknown_addresses(api: Api) -> None:
-    for path in ("/nothing", "/api", "/api/documents/1/nothing", "/docs", "/%F0%9F%99%82", "/api//"):
+    for path in ("/nothing", "/api", "/api/documents/1/nothing", "/redoc", "/%F0%9F%99%82", "/api//"):
         answer = await api.get(path)
         assert answer.status == 404, path
         check(answer, path)

@@ -1,4 +1,4 @@
-"""The queue and the fleet by HTTP, for who runs them: jobs of all tenants, whose documents follow."""
+"""The queue and the fleet by HTTP, for operators: jobs of all tenants, whose documents follow."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -99,6 +99,7 @@ async def test_nothing_has_changed_since_the_failure(two_tenants: TwoTenants) ->
 
 
 async def test_pauses(two_tenants: TwoTenants) -> None:
+    await fill(two_tenants)
     body = {"what": "fairness_key", "name": "mill/attic", "reason": "moving"}
     await ask(two_tenants, "POST", "/api/pauses", json=body)
     [held] = await ask(two_tenants, "GET", "/api/pauses")
@@ -106,6 +107,11 @@ async def test_pauses(two_tenants: TwoTenants) -> None:
     await ask(two_tenants, "DELETE", "/api/pauses/fairness_key/mill/attic")
     assert await ask(two_tenants, "GET", "/api/pauses") == []
     assert (await two_tenants.ask("fleet", "DELETE", "/api/pauses/fairness_key/mill/attic")).status == 404
+    refused = await two_tenants.ask("fleet", "POST", "/api/pauses", json={"what": "queue", "name": "documnts"})
+    assert (refused.status, refused.json["detail"]) == (
+        404,
+        "Queue documnts does not exist. Did you mean documents?",
+    )
 
 
 async def test_schedules_and_workers(two_tenants: TwoTenants) -> None:

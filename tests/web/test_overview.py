@@ -1,4 +1,4 @@
-"""Facts that many ask for at once: read once, never older than they may be, and an error is told to who waits."""
+"""Facts that many ask for at once: read once, never older than they may be, and an error reaches the viewers that wait."""
 
 import asyncio
 

@@ -146,7 +146,7 @@ async def fill(two_tenants: TwoTenants) -> None:
             return bool(two_tenants.members) and {each["status"] for each in found} == {"ready", "failed"}
 
         await until(settled)
-        removed = {"collection": f"{CANARY}-cellar", "all": True, "reason": f"the {CANARY} is over"}
+        removed = {"collection": f"{CANARY}-cellar", "all": True, "now": True, "reason": f"the {CANARY} is over"}
         assert (await two_tenants.ask("owner", "POST", "/api/documents/delete", json=removed)).status == 202
 
         async def receipt() -> bool:

@@ -1,5 +1,5 @@
 -- name: key
--- A key without its digest. Collections that were deleted are left out: nobody can ask for them.
+-- A key without its digest. Collections that were deleted are left out: no request can name them.
 select key.id, key.tenant, key.name, key.prefix, key.scopes,
   case when key.collections is not null then array(
     select collection.name from penstock.collections as collection

@@ -22,7 +22,7 @@ sql = statements(__file__)
 
 Scope = Literal["read", "write", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
-LETTERS = "abcdefghijkmnpqrstuvwxyz"  # none that is mistaken for another
+LETTERS = "abcdefghijkmnpqrstuvwxyz"  # without characters that look alike
 DIGITS = "23456789"
 PREFIX = 8
 FORM = re.compile(r"pk_([a-z0-9]{8})_[A-Za-z0-9_-]{43}", re.ASCII)
@@ -115,12 +115,10 @@ async def create_key(
         known: dict[str, int] = {}
         if chosen is not None:
             if not all(map(str.isprintable, chosen)):  # PostgreSQL takes neither NUL nor lone surrogates
-                raise NotFound("A collection has no such name: a key can only be for collections that there are.")
+                raise NotFound("The name of a collection is not valid: name collections that exist.")
             known = {row["name"]: row["id"] for row in await sql.collections(tx, tenant=tenant, names=chosen)}
             if missing := [each for each in chosen if each not in known]:
-                raise NotFound(
-                    f"There is no collection {missing[0]}: a key can only be for collections that there are."
-                )
+                raise NotFound(f"Collection {missing[0]} does not exist. `penstock collections list` shows all.")
         number: int = await sql.create_key.value(
             tx,
             tenant=check_tenant(tenant),
@@ -153,7 +151,7 @@ async def revoke_key(database: Database, which: str, *, tenant: str | None = Non
         revoked = await sql.revoke_key.value(tx, id=number, prefix=prefix, tenant=tenant)
         row = await sql.show_key.first(tx, id=revoked or 0)
     if row is None:
-        raise NotFound(f"There is no key {which[:11]}: `penstock key list` shows those that there are.")
+        raise NotFound(f"There is no key {which[:11]}: `penstock keys list` shows those that there are.")
     return KeyRecord(**row)
 
 
@@ -165,7 +163,7 @@ async def any_usable_key(session: Session) -> bool:
 def _check(name: str, scopes: list[str], collections: list[str] | None, expires_in: timedelta | None) -> None:
     if not name.strip() or not name.isprintable() or len(name.encode()) > NAME_MAX:
         raise BadValue(
-            f"A key needs a name of 1 to {NAME_MAX} bytes that says who has it, such as `ann` or `importer`."
+            f"A key needs a name of 1 to {NAME_MAX} bytes that identifies its holder, such as `ann` or `importer`."
         )
     if not scopes or not set(scopes) <= set(SCOPES):
         raise BadValue("A key's scopes are some of read, write and admin, at least one.")
@@ -210,10 +208,10 @@ class Keyring:
     def _remember(self, which: bytes | int, row: Any) -> Principal:
         self._known.pop(which, None)
         if row is None or row["revoked"]:
-            raise BadKey("This key was revoked: ask whoever gave it to you for another one.")
+            raise BadKey("This key was revoked: ask its issuer for another one.")
         left = row["seconds_left"]
         if left is not None and left <= 0:
-            raise BadKey("This key has expired: ask whoever gave it to you for another one.")
+            raise BadKey("This key has expired: ask its issuer for another one.")
         principal = Principal(
             row["tenant"],
             frozenset(row["scopes"]),

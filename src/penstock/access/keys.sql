@@ -26,8 +26,8 @@ select exists (
 )
 
 -- name: find_key
--- By prefix or by number. How long it is still good is told in seconds, because the asking process's clock is not the database's.
--- That it was used is written now and then, and not for who guesses: the digest is of what was sent, if something was.
+-- By prefix or by id. Its remaining validity is in seconds, because the clock of the process is not that of the database.
+-- That it was used is written now and then, and not for a guess: the digest is that of the key that was sent, if one was.
 with found as (
   select id, tenant, name, digest, scopes, collections, revoked_at is not null as revoked,
     extract(epoch from expires_at - penstock.now())::float8 as seconds_left,

@@ -111,7 +111,7 @@ def check_link(
     secret_key = keys.get(key_id)
     known = secret_key is not None and len(secret_key) >= LEAST_SECRET
     facts: list[str | int] = ["link", VERSION, key_id, method.upper(), document, tenant, expiry]
-    # An unknown key costs the same work: time does not tell which ids exist.
+    # An unknown key costs the same work: the time does not reveal which ids exist.
     expected = seal(secret_key if secret_key and known else bytes(LEAST_SECRET), facts)
     if not hmac.compare_digest(expected, signature) or not known:
         raise NotFound("This download link is not valid for this document. Ask for a new one.")

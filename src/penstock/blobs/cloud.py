@@ -252,7 +252,7 @@ class CloudStore:
                 raise self._missing(key) from None
             if len(found) != min(at + RANGE, stop) - at:
                 raise Transient(
-                    f"{self.url} gave {len(found):,} bytes of {key} where there are more: it is tried again."
+                    f"{self.url} gave {len(found):,} bytes of {key} where there are more: the read is retried."
                 )
             view = memoryview(found)
             for piece in range(0, len(found), PIECE):
@@ -270,9 +270,7 @@ class CloudStore:
         except OSError as error:
             if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
                 raise
-            raise StorageFull(
-                f"There is no room in {self.scratch} for a document from {self.url}: free some."
-            ) from error
+            raise StorageFull(f"{self.scratch} has no room for a document from {self.url}: free some space.") from error
 
     def _missing(self, key: str) -> NotFound:
         return NotFound(
@@ -294,7 +292,7 @@ class CloudStore:
         else:
             return
         if FULL.search(text):
-            raise StorageFull(f"There is no room left for documents in {self.url}: free some, or raise its quota.")
+            raise StorageFull(f"{self.url} has no room left for documents: free some space, or raise its quota.")
         raise Transient(
             f"{doing.capitalize()} {self.url} failed: {reason_of(text)}. Check blobs.url, its access and the network."
         )
@@ -309,7 +307,7 @@ def open_cloud(settings: Settings) -> CloudStore:
 
 
 def make_bucket(url: str, endpoint: str | None, options: SecretStr | None, *, named: str) -> "ObjectStore":
-    """A bucket by its address; `named` are the settings that the sentence of a failure tells to check."""
+    """A bucket by its address; `named` are the settings that the sentence of a failure names."""
     try:
         from obstore.exceptions import BaseError
         from obstore.store import AzureStore, GCSStore, S3Store
@@ -325,7 +323,9 @@ def make_bucket(url: str, endpoint: str | None, options: SecretStr | None, *, na
     client = CLIENT | {"allow_http": (endpoint or "").startswith("http://")}
     kinds: dict[str, Any] = {"s3": S3Store, "az": AzureStore, "gs": GCSStore}
     if scheme not in kinds:
-        raise BadSetting(f"{url} is no bucket: write s3://bucket/prefix, az://container/prefix or gs://bucket/prefix.")
+        raise BadSetting(
+            f"{url} is not a bucket: write s3://bucket/prefix, az://container/prefix or gs://bucket/prefix."
+        )
     try:
         bucket: ObjectStore = kinds[scheme](
             name, prefix=prefix.strip("/") or None, config=config, client_options=client, retry_config=RETRY

@@ -1,6 +1,6 @@
 """Garbage collection of blobs: removes files that no row names, and rows that no version names.
 
-A row is first dated as unused, and given up when it has stayed so for the grace period. An upload of the same content takes it
+A row is first dated as unused, and deleted when it has stayed so for the grace period. An upload of the same content takes it
 back by writing to the row, so that one of the two always sees what the other has done. `deleting` is committed before the
 file is removed, and the row is removed last.
 """
@@ -30,9 +30,9 @@ async def collect(database: Database, store: BlobStore, grace: timedelta, *, who
         await _note_unused(database, 0, None)
     else:
         last: int = await database.pool.repeat(sql.last_blob.value)
-        await _note_unused(database, random.randint(0, last), SAMPLE)  # noqa: S311  no secret
+        await _note_unused(database, random.randint(0, last), SAMPLE)  # noqa: S311  not a secret
     blobs = await _collect_blobs(database, store, grace)
-    prefix = "" if whole else random.choice("0123456789abcdef")  # noqa: S311  no secret
+    prefix = "" if whole else random.choice("0123456789abcdef")  # noqa: S311  not a secret
     return CollectorResult(await _collect_files(database, store, grace, prefix), blobs)
 
 

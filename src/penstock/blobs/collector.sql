@@ -17,7 +17,7 @@ select coalesce(max(id), 0) from penstock.blobs
 
 -- name: give_up
 -- kept -> deleting, for what no version names; and what an earlier collector has left in between. An intake that takes such a row
--- writes to it, so that it is skipped here while the intake lasts, and looked at again after it.
+-- writes to it, so that it is skipped here while the intake lasts, and checked again after it.
 with unused as (
   select id from penstock.blobs as blob
   where (state = 'deleting' or unused_at < penstock.now() - :grace::interval)

@@ -41,11 +41,11 @@ class Bucket:
 
     @property
     def resumes(self) -> bool:
-        """Whether a listing can begin behind a key. S3 and GCS list in the order of keys; Azure may have another order."""
+        """Whether a listing can begin after a key. S3 and GCS list in the order of keys; Azure may have another order."""
         return not self.url.startswith("az:")
 
     async def pages(self, after: str | None, size: int) -> AsyncIterator[list[BucketObject]]:
-        """All objects below the prefix in pages, from behind a key on if it `resumes`."""
+        """All objects below the prefix in pages, from after a key on if it `resumes`."""
         import obstore
 
         offset = after if self.resumes else None
@@ -88,8 +88,10 @@ class Bucket:
             yield
         except FileNotFoundError:
             if not key:
-                raise Transient(f"Listing {self.place} failed: it is not there. Make it, or correct the url.") from None
-            raise NotFound(f"There is no {key} in {self.place}.") from None
+                raise Transient(
+                    f"Listing {self.place} failed: it does not exist. Create it, or correct the url."
+                ) from None
+            raise NotFound(f"{key} does not exist in {self.place}.") from None
         except InvalidPathError as error:
             raise Transient(self._bad_key(key, str(error))) from None
         except PreconditionError:
@@ -104,14 +106,14 @@ class Bucket:
         found = re.search(r'[Pp]ath "([^"]{1,500})"', text)
         name = ascii(key or (found[1] if found else "an object"))
         return (
-            f"In {self.place} there is {name}: a key with an empty part, a part of dots or a control character stops the "
+            f"{self.place} has the object {name}: a key with an empty part, a part of dots or a control character stops the "
             "listing. Rename or remove it, or set the url to a prefix without it."
         )
 
     def _reason(self, key: str, text: str) -> str:
         doing = f"Reading {key} from {self.place}" if key else f"Listing {self.place}"
         if re.search(r"NoSuchBucket|ContainerNotFound", text):
-            return f"{doing} failed: there is no such bucket. Make it, or correct the url."
+            return f"{doing} failed: the bucket does not exist. Create it, or correct the url."
         if re.search(r"status code: 40[13]|AccessDenied|Unauthenticated|PermissionDenied", text):
             return f"{doing} failed: access is denied. Correct the credentials in the options, or what they may do."
         return f"{doing} failed: {reason_of(text)}. Check the url, the endpoint, the options and the network."

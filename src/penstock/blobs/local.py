@@ -57,7 +57,7 @@ class LocalStore:
                 await asyncio.gather(writing, return_exceptions=True)  # what it says comes second
             if isinstance(error, OSError) and error.errno in FULL:
                 raise StorageFull(
-                    f"There is no room left for documents in {self.folder} ({error.strerror}): free some, or set blobs.folder "
+                    f"{self.folder} has no room left for documents ({error.strerror}): free some space, or set blobs.folder "
                     "to a larger disk."
                 ) from error
             raise

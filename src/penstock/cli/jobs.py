@@ -5,8 +5,20 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.session import Json, Most, ask, decoded, duration, print_facts, print_json, print_table, shortened
-from penstock.engine import Penstock, find_job, queues_of
+from penstock.cli.session import (
+    Json,
+    Most,
+    ask,
+    decoded,
+    duration,
+    group,
+    print_facts,
+    print_json,
+    print_table,
+    report,
+    shortened,
+)
+from penstock.engine import Penstock, find_job
 from penstock.engine.inspect import JobFilter, Selection, dead_by_cause, dead_jobs
 from penstock.engine.inspect import discard as discard_jobs
 from penstock.engine.inspect import list_jobs as list_live
@@ -14,36 +26,40 @@ from penstock.engine.inspect import redrive as redrive_jobs
 from penstock.errors import BadJob, JobNotFound
 from penstock.text import counted
 
-app = typer.Typer(help="List, show and cancel jobs.", no_args_is_help=True, rich_markup_mode=None)
-dead_app = typer.Typer(help="Look at dead jobs, redrive or discard them.", no_args_is_help=True, rich_markup_mode=None)
+app = group("List, show and cancel jobs.")
+dead_app = group("List, show, redrive and discard dead jobs.")
 
 STATES = ("ready", "later", "running", "waiting", "dead")
-Filter = Annotated[str | None, typer.Option(help="Only of this name.")]
-Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID...]")]
-Fingerprint = Annotated[str | None, typer.Option(help="Only those that died of this cause.")]
-OptionalKind = Annotated[str | None, typer.Option("--kind", help="Only of this kind.")]
-Queue = Annotated[str, typer.Option(help="The queue.")]
-KindName = Annotated[str, typer.Option("--kind", help="The kind.")]
+JobId = Annotated[int, typer.Argument(metavar="ID", help="Id of the job.")]
+Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID...]", help="Ids of jobs.")]
+Fingerprint = Annotated[str | None, typer.Option(help="Select jobs that died of this cause.")]
+OptionalKind = Annotated[str | None, typer.Option("--kind", help="Select jobs of this kind.")]
+OptionalQueue = Annotated[str | None, typer.Option("--queue", help="Select jobs of this queue.")]
+OptionalFairnessKey = Annotated[str | None, typer.Option("--fairness-key", help="Select jobs of this fairness key.")]
+Queue = Annotated[str, typer.Option(help="Name of the queue.")]
+KindName = Annotated[str, typer.Option("--kind", help="Name of the kind.")]
 FairnessKey = Annotated[str, typer.Option(help="The fairness key.")]
 
 
 @app.command("list")
 def list_jobs(
-    state: Annotated[str | None, typer.Option(help=f"Only in this state: {', '.join(STATES)}.")] = None,
-    kind: Filter = None,
-    queue: Filter = None,
-    fairness_key: Filter = None,
-    after: Annotated[int, typer.Option(help="Only jobs with a larger number.")] = 0,
+    state: Annotated[
+        str | None, typer.Option(help=f"List jobs in this state: {', '.join(STATES)}. Default: all but dead.")
+    ] = None,
+    kind: OptionalKind = None,
+    queue: OptionalQueue = None,
+    fairness_key: OptionalFairnessKey = None,
+    after: Annotated[int, typer.Option(help="List jobs with a larger id.")] = 0,
     limit: Most = 50,
     as_json: Json = False,
 ) -> None:
-    """List the live jobs by number."""
+    """List the live jobs by id."""
     if state is not None and state not in STATES:
         raise BadJob(
-            f"There is no state {state}: use {', '.join(STATES)}; what is over is shown by `penstock jobs show ID`."
+            f"State {state} does not exist: use {', '.join(STATES)}. `penstock jobs show ID` shows a job that has ended."
         )
 
-    async def look(penstock: Penstock) -> tuple[list[dict[str, Any]], bool]:
+    async def read(penstock: Penstock) -> tuple[list[dict[str, Any]], bool]:
         jobs: list[dict[str, Any]] = []
         place: int | None = after
         while place is not None and len(jobs) < limit:
@@ -54,17 +70,17 @@ def list_jobs(
             place = page.next
         return jobs, place is not None
 
-    jobs, more = ask(look)
+    jobs, more = ask(read)
     if as_json:
         print_json({"jobs": jobs, "more": more})
         return
     if not jobs:
-        typer.echo("No live job matches.")
+        typer.echo("No job matches.")
         return
     columns = ("id", "state", "queue", "kind", "fairness_key", "attempt", "failures", "run_at", "error")
     print_table(columns, ([_cell(job[column]) for column in columns] for job in jobs))
     if more:
-        typer.echo(f"There are more: penstock jobs list --after {jobs[-1]['id']}", err=True)
+        typer.echo(f"More follow: add --after {jobs[-1]['id']}.", err=True)
 
 
 def _cell(value: object) -> object:
@@ -74,19 +90,19 @@ def _cell(value: object) -> object:
 
 
 @app.command()
-def show(job_id: Annotated[int, typer.Argument(metavar="ID")], as_json: Json = False) -> None:
-    """Show one job, alive or from the history, with its attempts."""
+def show(job_id: JobId, as_json: Json = False) -> None:
+    """Show a job, live or from the history, with its attempts."""
     job, sentence = ask(lambda penstock: _find(penstock, job_id))
     _print_job(job, sentence, as_json=as_json)
 
 
 @app.command()
 def cancel(
-    job_ids: Annotated[list[int], typer.Argument(metavar="ID...")],
-    reason: Annotated[str, typer.Option(help="Kept in the history.")] = "cancelled by hand",
+    job_ids: Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of jobs.")],
+    reason: Annotated[str, typer.Option(help="Recorded in the history.")] = "cancelled by hand",
     as_json: Json = False,
 ) -> None:
-    """Cancel jobs; a running one stops with the next heartbeat of its worker."""
+    """Cancel jobs. A running one stops with the next heartbeat of its worker."""
     cancelled = ask(lambda penstock: penstock.cancel(*job_ids, reason=reason))
     missed = sorted(set(job_ids) - set(cancelled))
     if as_json:
@@ -94,13 +110,14 @@ def cancel(
     elif cancelled:
         typer.echo(f"Cancelled {counted(len(cancelled), 'job')}: {', '.join(map(str, cancelled))}.")
     if missed:
-        raise JobNotFound(f"Not alive, and so not cancelled: {', '.join(map(str, missed))}.")
+        raise JobNotFound(f"Not cancelled, because not live: {', '.join(map(str, missed))}.")
 
 
 async def _find(penstock: Penstock, job_id: int) -> tuple[dict[str, Any], str]:
-    found = await penstock.database.pool.repeat(find_job, job_id)
+    """The job and its explanation."""
+    found = await penstock.database.pool.repeat(lambda session: find_job(session, job_id))
     if found is None:
-        raise JobNotFound(f"There is no job {job_id}, neither alive nor in the history.")
+        raise JobNotFound(f"Job {job_id} does not exist, neither live nor in the history.")
     return found, (await penstock.why(job_id)).sentence
 
 
@@ -135,16 +152,16 @@ def list_dead(
     limit: Most = 50,
     as_json: Json = False,
 ) -> None:
-    """List the causes of death, or the dead jobs of one cause or kind."""
+    """List the causes of failure. With a filter, list the dead jobs."""
     chosen = fingerprint is not None or kind is not None
 
-    async def look(penstock: Penstock) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    async def read(penstock: Penstock) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         async with penstock.database.pool.session() as session:
             causes = await dead_by_cause(session, limit)
             dead = await dead_jobs(session, fingerprint=fingerprint, kind=kind, most=limit) if chosen else []
         return [dict(cause) for cause in causes], [decoded(job) for job in dead]
 
-    causes, dead = ask(look)
+    causes, dead = ask(read)
     if as_json:
         print_json({"jobs": dead} if chosen else {"causes": causes})
     elif not (dead if chosen else causes):
@@ -161,8 +178,8 @@ def list_dead(
 
 
 @dead_app.command("show")
-def show_dead(job_id: Annotated[int, typer.Argument(metavar="ID")], as_json: Json = False) -> None:
-    """Show a dead job: what it was asked, how it failed, and where."""
+def show_dead(job_id: JobId, as_json: Json = False) -> None:
+    """Show a dead job: its arguments, its error and its traceback."""
     job, sentence = ask(lambda penstock: _find(penstock, job_id))
     if job["state"] != "dead":
         raise JobNotFound(f"Job {job_id} is not dead: {sentence}")
@@ -174,18 +191,17 @@ def redrive(
     job_ids: Ids = None,
     fingerprint: Fingerprint = None,
     kind: OptionalKind = None,
-    force: Annotated[bool, typer.Option("--force", help="Also when nothing has changed since the failure.")] = False,
-    patience: Annotated[str, typer.Option(help="How long to wait for a stage to end.")] = "10m",
+    force: Annotated[
+        bool, typer.Option("--force", help="Redrive even if nothing has changed since the failure.")
+    ] = False,
+    patience: Annotated[str, typer.Option(help="Time to wait for a stage to end.")] = "10m",
     as_json: Json = False,
 ) -> None:
-    """Give dead jobs another chance: 1, then 10, then all; it stops when the same failure returns."""
+    """Requeue dead jobs: 1, then 10, then all. Stops when the same failure returns."""
     selection = Selection(tuple(job_ids or ()), fingerprint, kind)
     wait = duration("--patience", patience)
 
-    def tell(sentence: str) -> None:
-        typer.echo(sentence, err=True)
-
-    result = ask(lambda penstock: redrive_jobs(penstock.database, selection, force=force, patience=wait, tell=tell))
+    result = ask(lambda penstock: redrive_jobs(penstock.database, selection, force=force, patience=wait, tell=report))
     if as_json:
         print_json(vars(result))
     else:
@@ -196,13 +212,13 @@ def redrive(
 
 @dead_app.command()
 def discard(
-    reason: Annotated[str, typer.Option(help="Why; kept in the history.")],
+    reason: Annotated[str, typer.Option(help="Reason, recorded in the history.")],
     job_ids: Ids = None,
     fingerprint: Fingerprint = None,
     kind: OptionalKind = None,
     as_json: Json = False,
 ) -> None:
-    """Give dead jobs up, with a reason."""
+    """Discard dead jobs, with a reason."""
     selection = Selection(tuple(job_ids or ()), fingerprint, kind)
     discarded = ask(lambda penstock: discard_jobs(penstock.database, selection, reason))
     if as_json:
@@ -218,23 +234,17 @@ def pause(
     queue: Queue = "",
     kind: KindName = "",
     fairness_key: FairnessKey = "",
-    reason: Annotated[str, typer.Option(help="Shown by why and doctor.")] = "paused by hand",
+    reason: Annotated[str, typer.Option(help="Reason, shown by `why` and `doctor`.")] = "paused by hand",
     as_json: Json = False,
 ) -> None:
-    """Claim nothing of a queue, a kind or a fairness key until resume; what runs goes on."""
+    """Pause a queue, a kind or a fairness key. Running jobs go on."""
     what, name = _chosen(queue, kind, fairness_key)
 
-    async def hold(penstock: Penstock) -> bool:
-        await penstock.pause(queue=queue, kind=kind, fairness_key=fairness_key, reason=reason)
-        return bool(await penstock.database.pool.repeat(queues_of, what, name))
-
-    known = ask(hold)
+    ask(lambda penstock: penstock.pause(queue=queue, kind=kind, fairness_key=fairness_key, reason=reason))
     if as_json:
-        print_json({"paused": {"what": what, "name": name, "reason": reason}, "known": known})
-        return
-    typer.echo(f"The {_spoken(what)} {name} is paused.")
-    if not known:
-        typer.echo(f"No job of such a {_spoken(what)} has been seen so far: check the name.", err=True)
+        print_json({"paused": {"what": what, "name": name, "reason": reason}})
+    else:
+        typer.echo(f"The {_spoken(what)} {name} is paused.")
 
 
 def resume(queue: Queue = "", kind: KindName = "", fairness_key: FairnessKey = "", as_json: Json = False) -> None:
@@ -244,7 +254,9 @@ def resume(queue: Queue = "", kind: KindName = "", fairness_key: FairnessKey = "
     if as_json:
         print_json({"resumed": resumed, "what": what, "name": name})
     else:
-        typer.echo(f"The {_spoken(what)} {name} goes on." if resumed else f"The {_spoken(what)} {name} was not paused.")
+        typer.echo(
+            f"The {_spoken(what)} {name} is resumed." if resumed else f"The {_spoken(what)} {name} was not paused."
+        )
 
 
 def _spoken(what: str) -> str:
@@ -252,6 +264,6 @@ def _spoken(what: str) -> str:
 
 
 def _chosen(queue: str, kind: str, fairness_key: str) -> tuple[str, str]:
-    """For the sentences; that there is exactly one is checked by the call itself."""
+    """For the sentences. The call itself checks that exactly one is given."""
     given = {"queue": queue, "kind": kind, "fairness_key": fairness_key}
     return next(((what, name) for what, name in given.items() if name), ("queue", ""))

@@ -5,7 +5,6 @@ command, `metrics` lists metrics and prints the packaged files for Prometheus an
 job, message or source.
 """
 
-import asyncio
 import http.client
 import json
 from contextlib import suppress
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.session import Json, ask, duration, print_json, print_table
+from penstock.cli.session import Json, ask, duration, group, print_json, print_table, run
 from penstock.engine import Penstock
 from penstock.engine.inspect import Explanation
 from penstock.errors import JobNotFound, NotFound
@@ -26,16 +25,18 @@ from penstock.text import counted
 if TYPE_CHECKING:
     from penstock.operations import AppliedFix, Finding
 
-metrics_app = typer.Typer(help="List the metrics; print the alert rules and the dashboard.", rich_markup_mode=None)
+metrics_app = group("List metrics; print alert rules and the Grafana dashboard.")
 
 PATIENCE = 3.0  # seconds for a process to answer
 
 
 def status(
-    collection: Annotated[str | None, typer.Option("--collection", "-c", help="Only what belongs to it.")] = None,
+    collection: Annotated[
+        str | None, typer.Option("--collection", "-c", help="Count documents of this collection.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say first what is wrong, then how many documents, jobs and workers there are."""
+    """Show problems, and the counts of documents, jobs and workers."""
     from penstock.operations import read_status
 
     async def look(penstock: Penstock) -> dict[str, Any]:
@@ -71,13 +72,13 @@ def _worker(worker: dict[str, Any]) -> tuple[object, ...]:
 
 
 def doctor(
-    old_after: Annotated[str, typer.Option(help="A ready job older than this is a finding.")] = "5m",
+    old_after: Annotated[str, typer.Option(help="Age of a ready job that is a finding.")] = "5m",
     fixing: Annotated[
-        bool, typer.Option("--fix", help="Do what is safe: no job and no document is touched. Then look again.")
+        bool, typer.Option("--fix", help="Apply fixes that change no job and no document, then check again.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Look for everything that is known to go wrong; exit code 1 if there is something."""
+    """Check for all known problems. Exit code 1 if there is one."""
     from penstock.operations import examine, fix
 
     patience = duration("--old-after", old_after)
@@ -89,7 +90,7 @@ def doctor(
         fixed = await fix(settings, findings) if fixing else []
         return (await examine(settings, old_after=patience) if fixed else findings), fixed
 
-    findings, fixed = asyncio.run(look())
+    findings, fixed = run(look())
     wrong = [finding for finding in findings if not finding.note]
     if as_json:
         found = [vars(finding) | {"fixable": finding.fixable} for finding in findings]
@@ -119,12 +120,12 @@ def why(
         str,
         typer.Argument(
             metavar="DOCUMENT|JOB|PACKET|CRAWL|MESSAGE|SOURCE",
-            help="Its number; or the name of a document, collection/name, source/message, or the name of a source.",
+            help="Id; name of a document or source; collection/name; source/message; or URL of a crawl.",
         ),
     ],
     as_json: Json = False,
 ) -> None:
-    """Say why a document, packet, job or message is where it is, or why nothing comes from a source."""
+    """Explain the state of a document, job, crawl, message or source."""
     explanation = ask(lambda penstock: _explain(penstock, reference))
     if as_json:
         print_json(explanation.answer())
@@ -137,19 +138,20 @@ def why(
 
 
 async def _explain(penstock: Penstock, reference: str) -> Explanation:
-    """Crawls have numbers of the same sequence as all others, and no names."""
+    """Crawls have ids of the same sequence as everything else, and are also known by their URLs."""
+    from penstock.cli.crawls import find_crawl
     from penstock.documents import explain_anything
     from penstock.knowledge.crawl import explain_crawl
 
     tenant = penstock.settings.tenant
-    if reference.isascii() and reference.isdecimal():
+    if reference.isdecimal() or "://" in reference:
         with suppress(NotFound):
-            return await explain_crawl(penstock, int(reference), tenant=tenant)
+            return await explain_crawl(penstock, (await find_crawl(penstock, reference)).id, tenant=tenant)
     return await explain_anything(penstock, reference, tenant=tenant)
 
 
 def invariants(as_json: Json = False) -> None:
-    """Look at all invariants, completely; exit code 1 if one is violated. A worker looks at some pages every ten minutes."""
+    """Check all invariants completely. Exit code 1 if one is violated. Workers check a part every ten minutes."""
     from penstock.operations import verify
 
     verdicts = ask(lambda penstock: verify(penstock.database))
@@ -161,11 +163,11 @@ def invariants(as_json: Json = False) -> None:
             (each.invariant.number, each.invariant.rule, each.subjects or "", each.violations, f"{each.seconds:.2f} s")
             for each in verdicts
         )
-        print_table(("number", "what must be true", "looked at", "violations", "took"), rows)
+        print_table(("invariant", "rule", "checked", "violations", "time"), rows)
         for verdict in broken:
             typer.echo(f"\n{verdict.invariant.number}  {verdict.invariant.rule}")
-            for said in verdict.shown:
-                typer.echo(f"  {said}")
+            for violation in verdict.shown:
+                typer.echo(f"  {violation}")
             if verdict.violations > len(verdict.shown):
                 typer.echo(f"  and {verdict.violations - len(verdict.shown):,} more")
         if not broken:
@@ -175,18 +177,20 @@ def invariants(as_json: Json = False) -> None:
 
 
 def health(
-    port: Annotated[list[int] | None, typer.Option(help="Where; may be repeated: one that answers is enough.")] = None,
-    ready: Annotated[bool, typer.Option("--ready", help="Ask whether it can do its work, too.")] = False,
+    port: Annotated[
+        list[int] | None, typer.Option(help="Port to probe; repeatable: one that answers is enough.")
+    ] = None,
+    ready: Annotated[bool, typer.Option("--ready", help="Check readiness instead of liveness.")] = False,
 ) -> None:
-    """Say whether the API or a worker of this machine is alive; exit code 1 if not."""
-    said = []
+    """Check that the API or a worker of this machine is alive. Exit code 1 if not."""
+    answers = []
     for number in port or [load_settings().settings.api.port]:
         alive, answer = _probe(number, "ready" if ready else "live")
-        said.append(f"port {number}: {answer}")
+        answers.append(f"port {number}: {answer}")
         if alive:
-            typer.echo(said[-1])
+            typer.echo(answers[-1])
             return
-    typer.echo("\n".join(said), err=True)
+    typer.echo("\n".join(answers), err=True)
     raise typer.Exit(1)
 
 
@@ -216,7 +220,7 @@ def list_metrics() -> list[MetricDescription]:
 
 @metrics_app.command("list")
 def list_all(as_json: Json = False) -> None:
-    """List every metric that the API and the workers have."""
+    """List the metrics of the API and the workers."""
     found = list_metrics()
     if as_json:
         print_json([_as_json(metric) for metric in found])
@@ -237,13 +241,13 @@ def _as_json(metric: MetricDescription) -> dict[str, Any]:
 
 @metrics_app.command("alerts")
 def alerts() -> None:
-    """Print the rules for Prometheus: deploy/prometheus/penstock.rules.yml."""
+    """Print the alert rules for Prometheus."""
     _print_file("penstock.rules.yml")
 
 
 @metrics_app.command("dashboard")
 def dashboard() -> None:
-    """Print the dashboard for Grafana: deploy/grafana/penstock.json."""
+    """Print the dashboard for Grafana."""
     _print_file("penstock-dashboard.json")
 
 

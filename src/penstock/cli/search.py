@@ -1,4 +1,4 @@
-"""`penstock search`: the passages that answer best, with the words of the question in bold."""
+"""`penstock search`: find passages or facts, with the words of the question in bold."""
 
 import re
 from dataclasses import asdict
@@ -20,20 +20,20 @@ SPACES = re.compile(r" {2,}")
 
 
 def search(
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="A question, or words.")],
-    hits: Annotated[int, typer.Option("-k", min=1, max=100, help="At most this many passages.")] = 10,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="Question, or words.")],
+    hits: Annotated[int, typer.Option("-k", min=1, max=100, help="Maximum number of passages.")] = 10,
     collection: Annotated[
-        list[str] | None, typer.Option("--collection", "-c", help="Only in this one; may be repeated.")
+        list[str] | None, typer.Option("--collection", "-c", help="Search this collection; repeatable. Default: all.")
     ] = None,
     mode: Annotated[
-        Literal["hybrid", "words", "vectors"], typer.Option(help="By words, by meaning, or by both.")
+        Literal["hybrid", "words", "vectors"], typer.Option(help="Match words, meaning (vectors), or both (hybrid).")
     ] = "hybrid",
     facts: Annotated[
-        bool, typer.Option("--facts", help="Statements that were read in documents, with their quotes.")
+        bool, typer.Option("--facts", help="Search facts that were extracted, instead of passages.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Find the passages that answer best, in all collections or in some."""
+    """Find the passages that answer a question."""
 
     if facts:
         _search_facts(question, hits, collection or [], as_json=as_json)
@@ -48,7 +48,7 @@ def search(
     if found.fallback:
         typer.echo(found.fallback, err=True)
     if not collections:
-        typer.echo("There is no collection yet: `penstock add PATH` makes one.")
+        typer.echo("No collection exists yet: `penstock add PATH` makes one.")
     elif not found.hits:
         typer.echo("Nothing was found.")
     for number, hit in enumerate(found.hits, 1):
@@ -93,13 +93,13 @@ def _search_facts(question: str, hits: int, names: list[str], *, as_json: bool) 
         )
         return
     if not found.hits:
-        typer.echo("No fact was found: `penstock extract COLLECTION` reads them out of documents.")
+        typer.echo("No fact was found: `penstock extract COLLECTION` extracts them from documents.")
     for number, hit in enumerate(found.hits, 1):
         print_fact(hit, f"{number}. ", hit.passage)
 
 
 def print_hit(number: int, hit: "Hit", *, one_collection: bool) -> None:
-    """Where it stands in one line, then what it says."""
+    """The position on one line, then the text."""
     page = f", page {hit.page}" if hit.page is not None else ""
     if hit.packet_page is not None:
         page += f" (page {hit.packet_page} of packet {hit.packet})"
@@ -126,7 +126,7 @@ def snippet(text: str, highlights: list[tuple[int, int]]) -> Text:
 
 
 def _best_start(text: str, highlights: list[tuple[int, int]]) -> int:
-    """Where a snippet has most different words of the question; it begins with a word, and with the passage if that is near."""
+    """The start of the snippet with most different words of the question; at a word, or at the start of the passage if near."""
     if len(text) <= SNIPPET or not highlights:
         return 0
 
@@ -139,11 +139,11 @@ def _best_start(text: str, highlights: list[tuple[int, int]]) -> int:
 
 
 def _last_word(text: str, start: int) -> int:
-    """Where a snippet ends: with a word, unless it is a very long one."""
+    """The end of a snippet: after a word, unless that is very long."""
     stop = start + SNIPPET
     return len(text) if stop >= len(text) else max(text.rfind(" ", start, stop), stop - LEAD)
 
 
 def one_line(text: str) -> str:
-    """Lines, tabs and control characters of a document are no business of the terminal."""
+    """Without line ends and control characters: the text of a document must not command the terminal."""
     return SPACES.sub(" ", "".join(char if char.isprintable() else " " for char in text))

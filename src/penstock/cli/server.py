@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from signal import SIGINT, SIGTERM, Signals
+from signal import SIGINT, SIGTERM, Signals, default_int_handler, signal
 from typing import Annotated
 from urllib.parse import unquote
 
@@ -90,29 +90,30 @@ def api(
 def worker(
     place: Annotated[
         str,
-        typer.Argument(metavar="[MODULE:APP]", help="The application whose jobs to run; without it, documents."),
+        typer.Argument(metavar="[MODULE:APP]", help="Application whose jobs to run. Default: documents."),
     ] = "",
     concurrency: Annotated[
         int | None,
-        typer.Option(min=1, max=100_000, help="Jobs at the same time, per queue.", show_default="100; documents: few"),
+        typer.Option(
+            min=1, max=100_000, help="Concurrent jobs per queue.", show_default="100; for documents: by cores"
+        ),
     ] = None,
-    queues: Annotated[str, typer.Option(help="Only these queues, each with its own number: cpu=2,llm=50.")] = "",
-    drain: Annotated[str, typer.Option(help="How long running jobs may go on after SIGTERM.")] = "20s",
+    queues: Annotated[str, typer.Option(help="Serve only these queues, each with its concurrency: cpu=2,llm=50.")] = "",
+    drain: Annotated[str, typer.Option(help="Time for running jobs to finish after SIGTERM.")] = "20s",
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Serve health and metrics of this worker; 0: any free port.")
+        int | None,
+        typer.Option(min=0, max=65535, help="Port for health and metrics of this worker; 0 takes any free one."),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address for that port; whoever reaches it reads the metrics.")
+        str, typer.Option(help="Address of that port. Clients that reach it can read the metrics.")
     ] = "127.0.0.1",
-    sources: Annotated[
-        str, typer.Option(help="Which sources it runs: names with commas between, all, or none.")
-    ] = "all",
+    sources: Annotated[str, typer.Option(help="Sources to run: comma-separated names, all, or none.")] = "all",
     with_parent: WithParent = False,
 ) -> None:
-    """Work on jobs until stopped: SIGTERM lets running jobs end, SIGINT gives them back at once."""
-    app, opened, sourcing, usual = _served(place, sources)
+    """Run jobs until stopped. SIGTERM lets running jobs finish, SIGINT requeues them at once."""
+    app, opened, sourcing, default_slots = _served(place, sources)
     app.role = "worker"
-    slots = _slots(app, concurrency, queues) or usual
+    slots = _slots(app, concurrency, queues) or default_slots
     patience = duration("--drain", drain)
     listener = _listen(host, port)
 
@@ -130,7 +131,7 @@ Opened = AbstractAsyncContextManager[object]
 
 
 def _served(place: str, sources: str) -> tuple[Penstock, Opened, Opened, int | dict[str, int]]:
-    """The application whose jobs to run, what to open for it, the sources that run with its worker, and its usual slots.
+    """The application whose jobs to run, its context manager, the sources that run with its worker, and its default slots.
 
     Without a name it is the product's own, with its sources.
     """
@@ -152,7 +153,7 @@ async def _work(app: Penstock, worker: Worker, stop: ShutdownRequest, listener: 
 
     async def pass_on() -> None:
         await stop.requested.wait()
-        if stop.signal is not SIGTERM:  # Ctrl-C, or the parent died: nothing waits for us
+        if stop.signal is not SIGTERM:  # Ctrl-C, or the parent died: no process waits for this one
             worker.hurry()
         ending.set()
 
@@ -173,11 +174,11 @@ def _slots(app: Penstock, concurrency: int | None, queues: str) -> int | dict[st
     for part in queues.split(","):
         queue, _, number = part.strip().partition("=")
         if not number.isdecimal() or int(number) == 0:
-            raise BadSetting(f"--queues: {part!r} is not a queue and a number, such as cpu=2,llm=50.")
+            raise BadSetting(f"--queues: {part!r} is not a queue and its concurrency: write it as in cpu=2,llm=50.")
         slots[queue] = int(number)
     unknown = slots.keys() - {kind.queue for kind in app.kinds.values()}
     if unknown:
-        raise BadSetting(f"--queues: no job is declared for {', '.join(sorted(unknown))}.")
+        raise BadSetting(f"--queues: the application declares no job for {', '.join(sorted(unknown))}.")
     return slots
 
 
@@ -202,18 +203,18 @@ async def _port(listener: socket.socket | None, database: Database, worker: Work
 
 
 def _import_app(place: str) -> Penstock:
-    """The application at `module:name` (`module` alone means `module:app`), looked for in the working folder first."""
+    """The application at `module:name` (`module` alone means `module:app`); the working folder comes first."""
     module_name, _, name = place.partition(":")
     name = name or "app"
     if not all(part.isidentifier() for part in [*module_name.split("."), name]):
-        raise CannotStart(f"{place!r} is not module:app, such as shop.jobs:app.")
+        raise CannotStart(f"{place!r} is not an application: write it as in shop.jobs:app.")
     sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and f"{module_name}.".startswith(f"{error.name}."):
             raise CannotStart(
-                f"There is no module {error.name} in {Path.cwd()} or among the installed ones."
+                f"Module {error.name} does not exist in {Path.cwd()} or among the installed ones."
             ) from error
         raise CannotStart(f"{module_name} imports {error.name}, which is not installed.") from error
     except Exception as error:
@@ -223,9 +224,9 @@ def _import_app(place: str) -> Penstock:
         ) from error
     app = getattr(module, name, None)
     if app is None:
-        raise CannotStart(f"The module {module_name} has no {name}: name the one that is a Penstock().")
+        raise CannotStart(f"Module {module_name} has no {name}: give the name of its Penstock().")
     if not isinstance(app, Penstock):
-        raise CannotStart(f"{place} is a {type(app).__name__} and not a Penstock.")
+        raise CannotStart(f"{place} is a {type(app).__name__}, not a Penstock: give the name of a Penstock().")
     if not app.kinds:
         raise CannotStart(f"{place} declares no job: decorate one with @{name}.job().")
     return app
@@ -254,13 +255,17 @@ def run_until_stopped(
         await _end_tasks(code)
         return code
 
-    with exporting_traces(role) if role else nullcontext():
-        return uvloop.run(body())
+    before = signal(SIGINT, default_int_handler)  # until the loop has its own: Ctrl-C cancels `main`
+    try:
+        with exporting_traces(role) if role else nullcontext():
+            return uvloop.run(body())
+    finally:
+        signal(SIGINT, before)
 
 
 def _arrange_memory() -> Callable[[], object]:
-    """For a process that works for long, on one text after the other; returns what gives free memory back to the system."""
-    # What is loaded stays, so it need not be scanned again; scanning after every 700 new objects takes 5 % of a worker's time.
+    """For a process that runs for long; returns the function that gives free memory back to the system."""
+    # Loaded modules stay, so they need not be scanned again; scanning after every 700 new objects takes 5 % of a worker's time.
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 20)
     # glibc gives each thread a heap of its own, which keeps what its largest texts needed: a fifth more memory in all. Only

@@ -6,57 +6,81 @@ command that waits be the worker, if no other process is. Answers are printed as
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
+from difflib import get_close_matches
+from signal import SIGINT, default_int_handler, signal
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from asyncpg import Record
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.database import EmbeddedServer
 from penstock.engine import Penstock, is_served
-from penstock.errors import BadSetting
-from penstock.settings import LogSettings, parse_duration
+from penstock.errors import BadSetting, NotFound
+from penstock.settings import LogSettings, load_settings, parse_duration
 from penstock.telemetry import configure_logging
 
 if TYPE_CHECKING:
+    from penstock.documents import Collection
     from penstock.product import Product
 
 T = TypeVar("T")
 
-Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Most = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most this many.")]
-Into = Annotated[str, typer.Option("--collection", "-c", help="Where to; made if it is not there.")]
-CollectionName = Annotated[str, typer.Argument(metavar="COLLECTION")]
-DocumentRef = Annotated[str, typer.Argument(metavar="DOCUMENT", help="Its number, its name, or collection/name.")]
+DEFAULT = "default"  # the collection that is always there
+GAP = 2  # columns between two cells of a table
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Most = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Show at most this many.")]
+Into = Annotated[str, typer.Option("--collection", "-c", help="Target collection.")]
+Create = Annotated[bool, typer.Option("--create", help="Create the collection if it does not exist.")]
+CollectionName = Annotated[str, typer.Argument(metavar="COLLECTION", help="Name of the collection.")]
+DocumentRef = Annotated[str, typer.Argument(metavar="DOCUMENT", help="Id, name, or collection/name.")]
+
+
+def group(help: str) -> typer.Typer:  # noqa: A002  typer's own word
+    """A group of commands: without a command it prints its help."""
+    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None)
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """As asyncio.run. Ctrl-C cancels `main`, so that it closes what it has opened; elsewhere it ends the process at once."""
+    before = signal(SIGINT, default_int_handler)
+    try:
+        return asyncio.run(main)
+    finally:
+        signal(SIGINT, before)
 
 
 def ask(question: Callable[[Penstock], Awaitable[T]]) -> T:
     """Open the database with few connections, ask, close."""
     configure_logging(LogSettings(level="warning"))  # on stderr, so that it is not in the way of JSON
+    report_start()
 
     async def main() -> T:
         async with Penstock(role="cli", pool__size=2, pool__step=2) as app:
             return await question(app)
 
-    return asyncio.run(main())
+    return run(main())
 
 
 def ask_product(question: Callable[["Product"], Awaitable[T]]) -> T:
     """Open the product with few connections, ask, close."""
-    from penstock.product import Product  # slow to load, and most commands do not need it
-
     configure_logging(LogSettings(level="error"))  # warnings are for processes that run for long
+    report_start()
+    from penstock.product import Product  # slow to load, and most commands do not need it
 
     async def main() -> T:
         async with Product(role="cli", pool__size=2, pool__step=2) as product:
             return await question(product)
 
-    return asyncio.run(main())
+    return run(main())
 
 
 @asynccontextmanager
@@ -75,11 +99,46 @@ async def worker_for(product: "Product", kind: str) -> AsyncIterator[None]:
             await working
 
 
+async def target_collection(app: Penstock, name: str, *, create: bool) -> "Collection":
+    """The collection to add to. Only `default` is made unasked: documents of a misspelt one would not be found again."""
+    from penstock.documents import ensure_collection, find_collection, list_collections
+
+    tenant = app.settings.tenant
+    if create or name == DEFAULT:
+        return await ensure_collection(app, name, tenant=tenant)
+    try:
+        return await find_collection(app, name, tenant=tenant)
+    except NotFound:
+        known = [each.name for each in await list_collections(app, most=10_000, tenant=tenant)]
+        raise NotFound(f"Collection {name} does not exist.{did_you_mean(name, known)} `--create` makes it.") from None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A sentence with a space before it; nothing if no known name is similar."""
+    near = get_close_matches(name, known, n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
 def duration(option: str, text: str) -> timedelta:
     try:
         return parse_duration(text)
     except ValueError as error:
         raise BadSetting(f"{option}: {error}") from None
+
+
+# -- printing -------------------------------------------------------------------------------------------------------
+
+
+def report(sentence: str) -> None:
+    """Report progress on stderr, where it does not mix with the answer."""
+    typer.echo(sentence, err=True)
+
+
+def report_start() -> None:
+    """Report that the embedded server has to be started, which takes seconds; longer if it has to be made."""
+    settings = load_settings().settings
+    if settings.database_url is None and EmbeddedServer(settings.home, settings.postgres).postmaster.running() is None:
+        report(f"Starting PostgreSQL in {settings.home} …")
 
 
 def print_json(value: Any) -> None:
@@ -105,11 +164,25 @@ def decoded(row: Record) -> dict[str, Any]:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Plain text in columns; nothing in a cell is markup."""
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    console().print(table)
+    """Plain text in columns, one line for each row: the widest columns are cut so that it fits. Nothing in a cell is markup."""
+    shown = [["" if cell is None else one_line(str(cell)) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(columns, *shown, strict=True)]
+    terminal = console()
+    most = _width_of_widest(widths, terminal.width - GAP * (len(widths) - 1))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP // 2))
+    for name in columns:
+        table.add_column(name, no_wrap=True, max_width=most, overflow="ellipsis")
+    for row in shown:
+        table.add_row(*map(Text, row))
+    terminal.print(table)
+
+
+def _width_of_widest(widths: Sequence[int], room: int) -> int:
+    """The largest width that a column may have so that all fit; narrower columns are left alone."""
+    most = max(widths, default=0)
+    while most > 1 and sum(min(width, most) for width in widths) > room:
+        most -= 1
+    return most
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
@@ -128,6 +201,11 @@ def console() -> Console:
     return terminal
 
 
-def shortened(text: str | None, most: int = 80) -> str:
+def one_line(text: str) -> str:
+    """Without line ends and control characters: the text of a document must not command the terminal."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def shortened(text: str | None, most: int = 200) -> str:
     line = (text or "").partition("\n")[0]
     return line if len(line) <= most else line[: most - 1] + "…"

@@ -1,37 +1,38 @@
-"""`penstock sources`: the sources of documents. `penstock inbox`: their messages, and retrying those that have failed."""
+"""`penstock sources`: list and check sources of documents. `penstock inbox`: list and retry their messages."""
 
 import json
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from asyncpg import Record
 
-from penstock.cli.session import Json, Most, ask, ask_product, print_json, print_table, shortened
-from penstock.documents import count_messages, list_messages, list_sources, load_message
+from penstock.cli.session import Json, Most, ask, ask_product, group, print_json, print_table, shortened
+from penstock.documents import LARGEST, count_messages, find_message, list_messages, list_sources, load_message
 from penstock.engine import Penstock
 from penstock.engine.inspect import make_ready
 from penstock.errors import NotFound
+from penstock.text import counted
 
-inbox_app = typer.Typer(help="Messages of sources.", rich_markup_mode=None)
-sources_app = typer.Typer(help="Where documents come from by themselves.", rich_markup_mode=None)
+inbox_app = group("List the messages of sources and retry failed ones.")
+sources_app = group("List and check the sources of documents.")
 
 
-@sources_app.callback(invoke_without_command=True)
-def sources(context: typer.Context, as_json: Json = False) -> None:
-    """List the sources: how far they were read, what waits, and what keeps them from it."""
-    if context.invoked_subcommand is not None:
-        return
+@sources_app.command("list")
+def list_all(as_json: Json = False) -> None:
+    """List the sources with their counts and their last error."""
 
-    async def look(penstock: Penstock) -> list[dict[str, Any]]:
+    async def read(penstock: Penstock) -> list[dict[str, Any]]:
         rows = await penstock.database.pool.repeat(list_sources, tenant=penstock.settings.tenant)
         known = {row["name"]: dict(row) for row in rows}
         chosen = penstock.settings.sources
         names = sorted({*known, *chosen})
-        counted = await penstock.database.pool.repeat(count_messages, sources=names, tenant=penstock.settings.tenant)
+        counts = await penstock.database.pool.repeat(count_messages, sources=names, tenant=penstock.settings.tenant)
         found = []
         for name in names:
             settings = chosen.get(name)
-            facts = {**known.get(name, {"name": name}), **{what: counted[name][what] for what in ("waiting", "failed")}}
-            facts["received"] = max(facts.get("received", 0), counted[name]["received"])
+            facts = {**known.get(name, {"name": name}), **{what: counts[name][what] for what in ("waiting", "failed")}}
+            facts["received"] = max(facts.get("received", 0), counts[name]["received"])
             facts["position"] = json.loads(facts["position"]) if facts.get("position") else None
             kind = (
                 {"type": settings.type, "makes": settings.makes, "collection": settings.collection} if settings else {}
@@ -39,34 +40,41 @@ def sources(context: typer.Context, as_json: Json = False) -> None:
             found.append({**facts, "configured": settings is not None, **kind})
         return found
 
-    found = ask(look)
+    found = ask(read)
     if as_json:
         print_json({"sources": found})
         return
     if not found:
-        typer.echo("There is no source: add [sources.NAME] to penstock.toml.")
+        typer.echo("No source exists: add [sources.NAME] to penstock.toml.")
         return
     print_table(
-        ("source", "type", "received", "waiting", "failed", "last answer", "trouble"), map(_source_cells, found)
+        ("source", "type", "received", "waiting", "failed", "last answer", "last error"), map(_source_cells, found)
     )
 
 
 @sources_app.command("check")
 def check(
-    name: Annotated[str, typer.Argument(help="The source, as in [sources.NAME].")], as_json: Json = False
+    name: Annotated[str, typer.Argument(help="Name of the source, as in [sources.NAME].")], as_json: Json = False
 ) -> None:
-    """Read a source here and now, and say whether it answers; what it brings is kept. Exit code 1 if it does not."""
+    """Check whether a source answers, and show what would be taken from it. Changes nothing.
+
+    Exit code 1 if it does not answer.
+    """
     from penstock.product import Product
-    from penstock.sources import Sources
+    from penstock.sources import SourceCheck, Sources
 
-    async def look(product: Product) -> None:
-        await Sources(product, [name]).check(name)
+    async def check(product: Product) -> SourceCheck:
+        return await Sources(product, [name]).check(name)
 
-    ask_product(look)
+    found = ask_product(check)
     if as_json:
-        print_json({"source": name, "answers": True})
-    else:
-        typer.echo(f"The source {name} answers.")
+        print_json({"source": name, "answers": True} | asdict(found))
+        return
+    count = f"at least {counted(found.new, 'new message')}" if found.more else counted(found.new, "new message")
+    examples = f" ({', '.join(shortened(each, 40) for each in found.examples)})" if found.examples else ""
+    typer.echo(f"Source {name} answers: {count}{examples}.")
+    for finding in found.findings:
+        typer.echo(finding)
 
 
 def _source_cells(facts: dict[str, Any]) -> tuple[object, ...]:
@@ -82,33 +90,30 @@ def _source_cells(facts: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-@inbox_app.callback(invoke_without_command=True)
-def inbox(
-    context: typer.Context,
-    source: Annotated[str | None, typer.Option(help="Only of this one.")] = None,
-    state: Annotated[str | None, typer.Option(help="Only these: waiting, taken, failed.")] = None,
-    after: Annotated[int, typer.Option(help="Only messages with a larger number.")] = 0,
+@inbox_app.command("list")
+def list_inbox(
+    source: Annotated[str | None, typer.Option(help="List messages of this source.")] = None,
+    state: Annotated[str | None, typer.Option(help="List messages in this state: waiting, taken, failed.")] = None,
+    after: Annotated[int, typer.Option(help="List messages with a larger id.")] = 0,
     limit: Most = 50,
     as_json: Json = False,
 ) -> None:
-    """List the messages by number."""
-    if context.invoked_subcommand is not None:
-        return
+    """List the messages by id."""
 
-    async def look(penstock: Penstock) -> list[dict[str, Any]]:
+    async def read(penstock: Penstock) -> list[dict[str, Any]]:
         tenant = penstock.settings.tenant
         return await penstock.database.pool.repeat(
             list_messages, tenant=tenant, source=source, state=state, after=after, most=limit
         )
 
-    found = ask(look)
+    found = ask(read)
     if as_json:
         print_json({"messages": found})
         return
     if not found:
         typer.echo("No message matches.")
         return
-    columns = ("id", "source", "message", "state", "document", "came again", "because")
+    columns = ("id", "source", "message", "state", "document", "repeats", "error")
     print_table(columns, map(_message_cells, found))
 
 
@@ -116,7 +121,7 @@ def _message_cells(row: dict[str, Any]) -> tuple[object, ...]:
     return (
         row["id"],
         row["source"],
-        shortened(row["message_id"], 40),
+        shortened(row["message_id"]),
         row["state"],
         row["document_id"],
         row["repeats"] or "",
@@ -126,22 +131,34 @@ def _message_cells(row: dict[str, Any]) -> tuple[object, ...]:
 
 @inbox_app.command("retry")
 def retry(
-    messages: Annotated[list[int], typer.Argument(metavar="MESSAGE...", help="Their numbers.")], as_json: Json = False
+    messages: Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Ids, or source/message.")],
+    as_json: Json = False,
 ) -> None:
-    """Give failed messages another chance."""
+    """Retry failed messages."""
 
     async def again(penstock: Penstock) -> list[int]:
         done = []
-        for number in messages:
-            row = await penstock.database.pool.repeat(load_message, message=number)
-            if row is None or row["tenant"] != penstock.settings.tenant:
-                raise NotFound(f"There is no message {number}: penstock inbox --state failed")
+        for row in [await _find(penstock, message) for message in messages]:
             async with penstock.transaction() as tx:
-                done += [number] if await make_ready(tx, [row["job_id"]]) else []
+                done += [row["id"]] if await make_ready(tx, [row["job_id"]]) else []
         return done
 
     done = ask(again)
     if as_json:
         print_json({"retried": done})
     else:
-        typer.echo(f"{len(done)} of {len(messages)} are tried again.")
+        typer.echo(f"{len(done)} of {counted(len(messages), 'message')} queued again.")
+
+
+async def _find(penstock: Penstock, reference: str) -> Record:
+    tenant = penstock.settings.tenant
+    if reference.isascii() and reference.isdecimal():
+        message: int | None = min(int(reference), LARGEST)
+    else:
+        message = await find_message(penstock, reference, tenant=tenant)
+    row = None if message is None else await penstock.database.pool.repeat(load_message, message=message)
+    if row is None or row["tenant"] != tenant:
+        raise NotFound(
+            f"Message {reference} does not exist. `penstock inbox list --state failed` shows the failed ones."
+        )
+    return row

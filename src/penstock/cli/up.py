@@ -19,6 +19,7 @@ from pathlib import Path
 import typer
 
 from penstock.cli.server import Host, Port, ShutdownRequest, run_until_stopped
+from penstock.cli.session import report
 from penstock.database import DatabaseEndpoint, EmbeddedServer, home_trouble, reach_database
 from penstock.errors import AlreadyRunning, ServerUnusable
 from penstock.settings import Settings, load_settings
@@ -28,14 +29,18 @@ RESTART_AFTER = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 STEADY_AFTER = 60.0  # a child that lived this long was fine: its next restart is quick again
 DRAIN = 25.0  # seconds for children to end after a signal; longer than a worker's own drain
 CHECK_EVERY = 1.0  # seconds, whether the server runs
-CANNOT_START = 2  # the exit code of a process that has said why it cannot work
+CANNOT_START = 2  # the exit code of a process that has printed why it cannot work
 
 
 def up(host: Host = None, port: Port = None) -> None:
-    """Start Penstock on this machine: its PostgreSQL, the API and a worker."""
-    from penstock.web import listen
+    """Start PostgreSQL, the API and a worker on this machine."""
+    loaded = load_settings(api__host=host, api__port=port)
+    settings = loaded.settings
+    if loaded.file.path.exists():
+        typer.echo(f"Settings are read from {loaded.file}")
+    report(f"Starting Penstock in {settings.home} …")
+    from penstock.web import listen  # a second
 
-    settings = load_settings(api__host=host, api__port=port).settings
     with _own_home(settings.home) as lock, listen(settings.api.host, settings.api.port) as listener:
         address = "http://{}:{}".format(*listener.getsockname()[:2])
         _sign(lock, settings.home, address)
@@ -57,9 +62,9 @@ async def _run(settings: Settings, listener: socket.socket, address: str, stop: 
         ]
         if reached.server is not None:
             tasks.append(asyncio.create_task(_keep_server(reached.server, stop)))
-        telling = asyncio.create_task(_tell_when_live(listener, address, began))
+        reporting = asyncio.create_task(_report_when_live(listener, address, began))
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)  # by a signal, or because a child cannot start
-        telling.cancel()
+        reporting.cancel()
         stop.requested.set()
         return max(await asyncio.gather(*tasks))
 
@@ -84,7 +89,7 @@ class ChildProcess:
         self._pass_fds = pass_fds
 
     async def keep_alive(self, stop: ShutdownRequest) -> int:
-        """Ends with the child's exit code: after a stop, or when it says that it cannot start."""
+        """Restart it until a stop is requested or it cannot start; the exit code of the last one."""
         failures = 0
         while True:
             began = time.monotonic()
@@ -131,7 +136,7 @@ async def _keep_server(server: EmbeddedServer, stop: ShutdownRequest) -> int:
     return 0
 
 
-async def _tell_when_live(listener: socket.socket, address: str, began: float) -> None:
+async def _report_when_live(listener: socket.socket, address: str, began: float) -> None:
     """The socket listens already, so one request waits for the API process; if that ends, the next one does."""
     while True:
         try:
@@ -155,7 +160,7 @@ async def _pause(stop: ShutdownRequest, seconds: float) -> None:
 
 @contextlib.contextmanager
 def _own_home(home: Path) -> Iterator[int]:
-    """Only one `up` per home; its lock file says which process it is and where it listens."""
+    """Only one `up` per home; its lock file has its process id and its address."""
     with home_trouble(home):
         home.mkdir(parents=True, exist_ok=True, mode=0o711)
         lock = os.open(home / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -165,7 +170,7 @@ def _own_home(home: Path) -> Iterator[int]:
     except BlockingIOError:
         owner = os.pread(lock, 200, 0).decode() or "another penstock up"
         raise AlreadyRunning(
-            f"{home} is in use by {owner}: stop that, or choose another home with PENSTOCK_HOME."
+            f"{home} is in use by {owner}: stop that process, or choose another home with PENSTOCK_HOME."
         ) from None
     finally:
         os.close(lock)

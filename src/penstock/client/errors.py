@@ -1,7 +1,7 @@
 """Everything that the client raises on purpose.
 
-A class is found by the problem's type, then by its status; a type that this client does not know is an error of the
-status's class, so that an older client understands a newer server well enough.
+The class is that of the problem's type, or of its status for a type that this client does not know, so that an older client
+understands a newer server well enough.
 """
 
 import json
@@ -20,11 +20,11 @@ class ClientError(Exception):
 
     passing = False  # whether the same request may well succeed in a moment
     retry_after: float | None = None  # seconds that the server asked for
-    repeated = False  # True: an earlier try may have been carried out although its answer was lost
+    repeated = False  # True: an earlier attempt may have been carried out although its answer was lost
 
 
 class NotInstalled(ClientError, ImportError):
-    """A library is missing that the client needs."""
+    """A library that the client needs is missing."""
 
 
 class Unreachable(ClientError):
@@ -34,19 +34,19 @@ class Unreachable(ClientError):
 
 
 class BadAnswer(ClientError):
-    """The answer makes no sense."""
+    """The answer cannot be understood."""
 
 
 class SourceChanged(ClientError):
-    """What is sent has changed meanwhile; nothing was accepted."""
+    """A file has changed while it was sent; nothing was accepted."""
 
 
 class ContentChanged(ClientError):
-    """What is fetched has changed meanwhile: begin anew."""
+    """A document has changed while it was fetched: start again."""
 
 
 class StillWaiting(ClientError):
-    """The time is over, and the document is still queued or processed."""
+    """The document is still queued or processing after the timeout."""
 
     def __init__(self, message: str, *, document: "Document") -> None:
         super().__init__(message)
@@ -54,22 +54,22 @@ class StillWaiting(ClientError):
 
 
 class Problem(ClientError):
-    """The server cannot or will not; its sentence is the text."""
+    """An error that the server has answered; its sentence is the text."""
 
     def __init__(self, status: int, answer: object = None, *, retry_after: float | None = None) -> None:
         self.answer = answer
-        told: Mapping[str, Any] = answer if isinstance(answer, Mapping) else {}
+        given: Mapping[str, Any] = answer if isinstance(answer, Mapping) else {}
         self.status = status
-        self.type = str(told.get("type", "about:blank"))
-        self.detail = str(told.get("detail") or f"The server answered {status} without a reason.")
-        self.errors: list[dict[str, Any]] = list(told.get("errors") or [])
-        self.existing: int | None = told.get("existing")
+        self.type = str(given.get("type", "about:blank"))
+        self.detail = str(given.get("detail") or f"The server answered {status} without a reason.")
+        self.errors: list[dict[str, Any]] = list(given.get("errors") or [])
+        self.existing: int | None = given.get("existing")
         self.passing = status in PASSING
         self.retry_after = retry_after
         super().__init__(self.detail)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors cross processes, too."""
+        """Errors can be pickled."""
         return problem_of, (self.status, self.answer, self.retry_after)
 
 
@@ -82,35 +82,35 @@ class BadRequest(Refused):
 
 
 class BadKey(Refused):
-    """There is no key, or it does not count."""
+    """The key is missing or not valid."""
 
 
 class NotAllowed(Refused):
-    """The key does not reach so far."""
+    """The key does not allow this."""
 
 
 class NotFound(Refused, LookupError):
-    """There is no such thing, or not for this key."""
+    """The object does not exist, or the key does not see it."""
 
 
 class NameTaken(Refused):
-    """There is one of this name; `existing` is its number."""
+    """The name is taken; `existing` is the id of the one that has it."""
 
 
 class KeyInFlight(Refused):
-    """The first request with this Idempotency-Key is still under way."""
+    """The first request with this Idempotency-Key is still running."""
 
 
 class WrongState(Refused):
-    """It cannot be done to a thing in this state."""
+    """The state of the object does not allow this."""
 
 
 class BodyTooLarge(Refused):
-    """There are more bytes than are taken."""
+    """The body is larger than the limit."""
 
 
 class RangeRefused(Refused):
-    """There are no such bytes."""
+    """The range is outside the document."""
 
 
 class BadValue(Refused):
@@ -126,7 +126,7 @@ class FetchRefused(Refused):
 
 
 class RateLimited(Refused):
-    """Too much at once: `retry_after` is when to come again."""
+    """Too many requests: retry after `retry_after` seconds."""
 
 
 class QueueFull(RateLimited):
@@ -134,7 +134,7 @@ class QueueFull(RateLimited):
 
 
 class Trouble(Problem):
-    """The server could not, whoever asks."""
+    """The server failed."""
 
 
 class FetchFailed(Trouble):
@@ -146,7 +146,7 @@ class Unavailable(Trouble):
 
 
 class StorageFull(Trouble):
-    """There is no room for the bytes."""
+    """The storage of the server is full."""
 
 
 BY_TYPE: dict[str, type[Problem]] = {
@@ -173,7 +173,7 @@ BY_STATUS: dict[int, type[Problem]] = {
 
 
 def problem_of(status: int, answer: object, retry_after: float | None = None) -> Problem:
-    """The error for an answer that is none of success."""
+    """The error for an unsuccessful answer."""
     usual = Refused if 400 <= status < 500 else Trouble if status >= 500 else Problem
     kind = BY_STATUS.get(status, usual)
     if isinstance(answer, Mapping):
@@ -182,21 +182,21 @@ def problem_of(status: int, answer: object, retry_after: float | None = None) ->
 
 
 def read_problem(status: int, headers: Mapping[str, str], body: bytes) -> Problem:
-    """The same from the answer itself, also where somebody between us and the server has written it."""
+    """The same from the answer itself, which a proxy may have written."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, Mapping) and 300 <= status < 400:
         where = headers.get("location", "another address")
-        answer = {"detail": f"The server sends us on to {where}, which is not followed: use the right address."}
+        answer = {"detail": f"The server redirects to {where}, which is not followed: use that address."}
     elif not isinstance(answer, Mapping):
-        answer = {"detail": f"The server answered {status}, and not in Penstock's words: is the address right?"}
+        answer = {"detail": f"The answer with status {status} is not from Penstock: is the address right?"}
     return problem_of(status, answer, seconds(headers.get("retry-after")))
 
 
 def seconds(text: str | None) -> float | None:
-    """Of a Retry-After; a date is not understood and counts as none."""
+    """The seconds of a Retry-After; a date is ignored."""
     try:
         value = float(text or "")
     except ValueError:

@@ -8,7 +8,7 @@ from penstock.client.models import Json, Result
 
 
 class Sent(Result):
-    """A message of a webhook that is kept."""
+    """A message of a webhook that was accepted."""
 
     message: int
     created: bool = False
@@ -16,7 +16,7 @@ class Sent(Result):
 
 
 class Status(Result):
-    """Counts, workers, and what is wrong."""
+    """Counts, workers and problems."""
 
     documents: Json = field(default_factory=dict)
     jobs: Json = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Health(Result):
 
 
 class Key(Result):
-    """An API key; `key` is the secret itself, told once, when it is made."""
+    """An API key; `key` is the secret itself, shown once, when it is created."""
 
     id: int
     name: str = ""
@@ -49,7 +49,7 @@ class Key(Result):
 
 
 class Changed(Result):
-    """Documents or collections have changed: look again."""
+    """Documents or collections have changed: read them again."""
 
     event: str = "changed"
 
@@ -94,7 +94,7 @@ class Lane(Result):
 
 
 class Cause(Result):
-    """Why jobs have died; the class of the error is in `extra`, for its name is a word of Python."""
+    """A cause of dead letters; the class of the error is in `extra`, for its name is a word of Python."""
 
     fingerprint: str
     count: int = 0
@@ -122,7 +122,7 @@ class DeadJob(Result):
 
 
 class Redriving(Result):
-    """The job that gives dead ones another chance, None if none matches; `jobs.show` tells how far it is, and its result."""
+    """The job that retries dead ones, None if none matches; `jobs.show` has its progress and its result."""
 
     job: int | None = None
     jobs: int = 0
@@ -130,7 +130,7 @@ class Redriving(Result):
 
 
 class Pause(Result):
-    """A queue, kind or fairness key of which nothing new is claimed."""
+    """A queue, kind or fairness key of which no new job is claimed."""
 
     what: str
     name: str
@@ -160,7 +160,7 @@ class Worker(Result):
 
 
 class LimitState(Result):
-    """A limit, who uses it, and its breaker: closed, open or probing."""
+    """A limit, its use, and its breaker: closed, open or probing."""
 
     name: str
     permits: int = 0
@@ -179,7 +179,7 @@ class LimitState(Result):
 
 
 class Schedule(Result):
-    """What runs by which rule."""
+    """A schedule."""
 
     name: str
     fairness_key: str = ""
@@ -200,13 +200,13 @@ class Schedule(Result):
 
 
 class Run(Result):
-    """A job of a schedule, outside of its rule."""
+    """A job that was enqueued outside the rule of its schedule."""
 
     job: int
 
 
 class Source(Result):
-    """A source, and how far it was read."""
+    """A source and its progress."""
 
     name: str
     configured: bool = False
@@ -226,7 +226,7 @@ class Source(Result):
 
 
 class InboxMessage(Result):
-    """A message, and what became of it."""
+    """A message and its outcome."""
 
     id: int
     source: str = ""
@@ -243,6 +243,6 @@ class InboxMessage(Result):
 
 
 class ChangedJobs(Result):
-    """The numbers of jobs that were changed."""
+    """The ids of jobs that were changed."""
 
     jobs: list[int]

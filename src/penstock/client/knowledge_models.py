@@ -7,7 +7,7 @@ from penstock.client.models import Json, Result
 
 
 class BegunCrawl(Result):
-    """A crawl that was begun, or was under way already."""
+    """A crawl that was started, or was running already."""
 
     id: int
     created: bool = False
@@ -17,7 +17,7 @@ class BegunCrawl(Result):
 
 
 class Crawl(Result):
-    """A web site on its way into a collection, and how far it is."""
+    """A crawl and its progress."""
 
     id: int
     collection: str = ""
@@ -39,7 +39,7 @@ class Crawl(Result):
 
 
 class CrawlPage(Result):
-    """A page of a crawl: which document it is, or why it is none."""
+    """A page of a crawl: the document that it became, or the reason why not."""
 
     id: int
     url: str = ""
@@ -52,7 +52,7 @@ class CrawlPage(Result):
 
 
 class Fact(Result):
-    """What a document says, with its own words; `passage` and `score` only where it was searched for."""
+    """A fact with its quote; `passage` and `score` only in hits of a search."""
 
     id: int
     statement: str
@@ -73,7 +73,7 @@ class Fact(Result):
 
 
 class FoundFacts(Result):
-    """The hits, the best first."""
+    """The hits, best first."""
 
     hits: list[Fact]
     more: bool = False
@@ -81,7 +81,7 @@ class FoundFacts(Result):
 
 
 class Entity(Result):
-    """A thing that facts are about."""
+    """An entity, which facts are about."""
 
     id: int
     name: str
@@ -90,7 +90,7 @@ class Entity(Result):
 
 
 class Extraction(Result):
-    """How far a collection is; `asked`: documents that were put in line just now."""
+    """The progress of a collection; `asked`: documents that this call has enqueued."""
 
     documents: int = 0
     extracted: int = 0
@@ -104,7 +104,7 @@ class Extraction(Result):
 
 
 class PostedMessage(Result):
-    """A message that is kept; `created` is False when it came before."""
+    """A message that was accepted; `created` is False when it was accepted before."""
 
     message_id: str
     number: int = 0
@@ -112,7 +112,7 @@ class PostedMessage(Result):
 
 
 class PostedMessages(Result):
-    """What became of messages."""
+    """The outcome of added messages."""
 
     stream: str
     messages: list[PostedMessage] = field(default_factory=list)
@@ -120,7 +120,7 @@ class PostedMessages(Result):
 
 
 class Stream(Result):
-    """A conversation, and how far memos have been made of it."""
+    """A conversation, and the progress of its memos."""
 
     name: str
     last: int = 0
@@ -137,7 +137,7 @@ class Stream(Result):
 
 
 class StreamMessage(Result):
-    """What somebody has said."""
+    """A message of a conversation."""
 
     number: int
     message_id: str = ""
@@ -148,7 +148,7 @@ class StreamMessage(Result):
 
 
 class Memo(Result):
-    """What was worth remembering, with the messages that it was made of."""
+    """A memo, with the messages that it was made of."""
 
     id: int
     stream: str = ""

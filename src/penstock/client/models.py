@@ -23,7 +23,7 @@ Json = dict[str, Any]
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Something that the server told. A subclass is a dataclass like it, without a decorator."""
+    """A result of the server. A subclass is a dataclass like it, without a decorator."""
 
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -37,19 +37,19 @@ R = TypeVar("R", bound=Result)
 def decode(kind: type[R], answer: object) -> R:
     """The result; BadAnswer if it lacks what makes it one."""
     if not isinstance(answer, Mapping):
-        raise BadAnswer(f"The server's answer is no {kind.__name__}: is the address that of Penstock?")
+        raise BadAnswer(f"The server's answer is not a {kind.__name__}: is the address that of Penstock?")
     readers = _readers(kind)  # type: ignore[arg-type]  # a class can be hashed
     known = {name: readers[name](value) for name, value in answer.items() if name in readers}
     try:
         return kind(**known, extra={name: value for name, value in answer.items() if name not in readers})
     except TypeError:
         missing = [each.name for each in dataclasses.fields(kind) if _is_needed(each) and each.name not in known]
-        raise BadAnswer(f"The server's {kind.__name__} is without {', '.join(missing)}.") from None
+        raise BadAnswer(f"The server's {kind.__name__} lacks {', '.join(missing)}.") from None
 
 
 def decode_list(kind: type[R], answer: object) -> list[R]:
     if not isinstance(answer, list):
-        raise BadAnswer(f"The server's answer is no list of {kind.__name__}: is the address that of Penstock?")
+        raise BadAnswer(f"The server's answer is not a list of {kind.__name__}: is the address that of Penstock?")
     return [decode(kind, each) for each in answer]
 
 
@@ -64,7 +64,7 @@ def _readers(kind: type[Result]) -> Mapping[str, Any]:
 
 
 def _reader(hint: Any) -> Any:
-    """How a value of this type is made from JSON; what is no time and no result stays as it came."""
+    """The reader of a type from JSON; a value that is neither a time nor a result stays as it is."""
     for option in typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,):
         if option is datetime:
             return _time
@@ -80,7 +80,7 @@ def _time(text: object) -> datetime | None:
     try:
         return None if text is None else datetime.fromisoformat(str(text))
     except ValueError:
-        raise BadAnswer(f"The server's time {text!r} is none.") from None
+        raise BadAnswer(f"The server's time {text!r} is not valid.") from None
 
 
 class Collection(Result):
@@ -137,7 +137,7 @@ class AcceptedPacket(Result):
 
 
 class PacketDocument(Result):
-    """A document of a packet: where it stands in the consolidated PDF, or why it does not."""
+    """A document of a packet: its place in the consolidated PDF, or the reason why it has none."""
 
     place: int
     name: str = ""
@@ -160,7 +160,7 @@ class Part(Result):
 
 
 class Packet(Result):
-    """A packet, and how far it is."""
+    """A packet and its progress."""
 
     id: int
     collection: str = ""
@@ -184,7 +184,7 @@ class Packet(Result):
 
 
 class FileAnswer(Result):
-    """What became of one file of several: `document` or `error`."""
+    """The outcome of one file of several: `document` or `error`."""
 
     name: str
     code: int = 0
@@ -193,12 +193,12 @@ class FileAnswer(Result):
 
     @property
     def error(self) -> Problem | None:
-        """What a `put` of this file would have raised."""
+        """The error that a `put` of this file would have raised."""
         return None if self.problem is None else problem_of(self.code, self.problem)
 
 
 class Document(Result):
-    """A document, and how far it is."""
+    """A document and its progress."""
 
     id: int
     status: str
@@ -229,10 +229,11 @@ class Document(Result):
     changed_at: datetime | None = None
     prepared_at: datetime | None = None
     deleted_at: datetime | None = None
+    restorable_until: datetime | None = None
 
     @property
     def is_over(self) -> bool:
-        """Nothing more will happen to it by itself."""
+        """Its status does not change by itself any more."""
         return self.status not in {"queued", "processing"}
 
 
@@ -256,7 +257,7 @@ class Page(Result):
 
 
 class Chunk(Result):
-    """A part that search finds."""
+    """A chunk, which search finds."""
 
     number: int
     text: str
@@ -267,7 +268,7 @@ class Chunk(Result):
 
 
 class Happening(Result):
-    """Something that happened to a document."""
+    """An event of a document."""
 
     id: int
     event: str
@@ -276,7 +277,7 @@ class Happening(Result):
 
 
 class Why(Result):
-    """Why a document is where it is."""
+    """The explanation of a state."""
 
     sentence: str
     state: str = ""
@@ -285,7 +286,7 @@ class Why(Result):
 
 
 class Neighbour(Result):
-    """The passage before or behind a hit."""
+    """The passage before or after a hit."""
 
     chunk: int
     text: str
@@ -315,7 +316,7 @@ class Hit(Result):
 
 
 class Found(Result):
-    """The hits, the best first."""
+    """The hits, best first."""
 
     hits: list[Hit]
     more: bool = False
@@ -324,14 +325,22 @@ class Found(Result):
 
 
 class Deleted(Result):
-    """How many documents were deleted at once, and whether there are more that match."""
+    """How many documents a filter has deleted, and whether there are more that match."""
 
     deleted: int
     more: bool = False
+    restorable_until: datetime | None = None
+
+
+class CollectionDeletion(Result):
+    """How many documents were deleted with a collection, and until when it can be restored; None: it cannot."""
+
+    deleted: int
+    restorable_until: datetime | None = None
 
 
 class Receipt(Result):
-    """What was removed of a document, when, and how that was verified."""
+    """The receipt of a deletion: what was removed, when, and how that was verified."""
 
     document: int
     collection: str = ""
@@ -348,14 +357,14 @@ class Receipt(Result):
 
 
 class Link(Result):
-    """An address that needs no key, for a while."""
+    """A link that works without a key, for a while."""
 
     url: str
     expires_at: datetime | None = None
 
 
 class Fetched(Result):
-    """A document's bytes that are a file now."""
+    """A document that was written to a file."""
 
     path: str
     size: int

@@ -1,4 +1,4 @@
-"""Signing a message for a webhook of Penstock: what its receiver checks before it looks at anything else."""
+"""Signing a message for a webhook of Penstock: its receiver checks the signature before anything else."""
 
 import hashlib
 import hmac

@@ -5,8 +5,8 @@ nothing but dots, which the HTTP library would resolve.
 
 A request is sent again only if that cannot do its work twice: GET, HEAD and DELETE, and requests that carry an Idempotency-Key
 and a body that can be sent again. And only after an error that may pass: a connection that failed, and 429, 502, 503 and 504.
-One more answer counts as such: 409 for a key that is in flight, when it is our own earlier try that the server has not
-noticed the end of. The connections are in _async/transport.py.
+One more answer counts as such: 409 for a key that is in flight, when it belongs to an earlier attempt of this call
+whose end the server has not noticed. The connections are in _async/transport.py.
 """
 
 import json
@@ -21,8 +21,8 @@ from urllib.parse import quote, urlsplit
 from penstock.client.errors import ClientError, KeyInFlight, Unreachable
 
 USUAL = "http://127.0.0.1:8080"
-FIRST = 0.2  # seconds to wait before the second try
-LONGEST = 5.0  # seconds between two tries
+FIRST = 0.2  # seconds to wait before the second attempt
+LONGEST = 5.0  # seconds between two attempts
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,18 +37,18 @@ class Address:
 
     @classmethod
     def of(cls, url: str | None, key: str | None) -> "Address":
-        """What is not given is PENSTOCK_URL and PENSTOCK_KEY."""
+        """The given server and key, or those of PENSTOCK_URL and PENSTOCK_KEY."""
         url = (url or os.environ.get("PENSTOCK_URL") or USUAL).rstrip("/")
         key = key or os.environ.get("PENSTOCK_KEY") or None
         if not _is_server(url):
             raise ValueError("The address of a server is like http://127.0.0.1:8080, without user, query and #.")
         if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
-            raise ValueError("This is no key: a key has only letters, digits and signs of ASCII, without spaces.")
+            raise ValueError("The key is not valid: a key has only letters, digits and signs of ASCII, without spaces.")
         return cls(url, key)
 
     @property
     def is_loopback(self) -> bool:
-        """This machine, which no proxy leads to."""
+        """Whether it is this machine, which is reached without a proxy."""
         import ipaddress
 
         host = urlsplit(self.url).hostname or ""
@@ -59,7 +59,7 @@ class Address:
 
     @property
     def needs_certificates(self) -> bool:
-        """False: no TLS can be spoken at all, and 40 ms for loading the certificates are saved."""
+        """Whether TLS is used; without it, 40 ms for loading the certificates are saved."""
         return not (self.url.startswith("http://") and self.is_loopback)
 
 
@@ -67,7 +67,7 @@ def _is_server(url: str) -> bool:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError:  # brackets that do not match, or a port that is none
+    except ValueError:  # brackets that do not match, or a port that is not a number
         return False
     bare = "@" not in parts.netloc and not parts.query and not parts.fragment
     return parts.scheme in {"http", "https"} and bool(parts.hostname) and port != 0 and bare
@@ -84,7 +84,7 @@ def _escape(value: str, safe: str) -> str:
 
 
 def query_of(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """What is None is left out, a list is repeated, a mapping becomes JSON."""
+    """The parameters of a query: None is left out, a list is repeated, a mapping becomes JSON."""
     return tuple((name, _text(one)) for name, value in values.items() for one in _each(value))
 
 
@@ -107,11 +107,11 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds, all of them."""
+    """Timeouts in seconds, and the number of attempts."""
 
     timeout: float = 30.0  # for each piece that is sent or received
     connect: float = 10.0
-    deadline: float = 60.0  # no try begins after it
+    deadline: float = 60.0  # no attempt begins after it
     tries: int = 6
 
     def __post_init__(self) -> None:
@@ -125,27 +125,27 @@ def backoff(failures: int, chance: float) -> float:
 
 
 class Attempts:
-    """The tries of one request."""
+    """The attempts of one request."""
 
     def __init__(self, patience: Patience, *, repeatable: bool) -> None:
         self._patience = patience
         self._repeatable = repeatable
         self._failures = 0
-        self._lost = False  # a try whose end we do not know
+        self._lost = False  # an attempt whose outcome is unknown
         self.until = time.monotonic() + patience.deadline
 
     def renew(self) -> None:
-        """It went on: what failed before is forgiven."""
+        """Reset the count after progress."""
         self._failures = 0
         self.until = time.monotonic() + self._patience.deadline
 
     def timeout(self) -> tuple[float, float]:
-        """For connecting and for each piece of the next try."""
+        """The timeouts of the next attempt: for connecting, and for each piece."""
         left = max(0.001, self.until - time.monotonic())
         return min(self._patience.connect, left), min(self._patience.timeout, left)
 
     def pause_after(self, error: ClientError) -> float:
-        """Seconds until the next try; the error itself if there is none."""
+        """Seconds until the next attempt; raises the error if there is none."""
         error.repeated = self._lost
         ours = isinstance(error, KeyInFlight) and self._lost
         self._lost = self._lost or isinstance(error, Unreachable)

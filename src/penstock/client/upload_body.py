@@ -1,4 +1,4 @@
-"""What is sent: a file by its path, bytes, an open file, or pieces that are made as they go.
+"""Upload bodies: a file by its path, bytes, an open file, or pieces that are made as they go.
 
 A path and bytes can be sent again after a failure, and an open file that can be rewound, too; pieces cannot. Files are
 read in pieces, for the async client in a thread. A file whose length changes while it is sent is an error of its own: the
@@ -90,7 +90,7 @@ class Pieces:
 
 
 def _gather(rest: Iterator[bytes]) -> bytes | None:
-    """What comes within a moment, up to a piece: each costs a system call, and here a thread, however small it is."""
+    """Join small pieces that arrive together: each costs a system call, and here a thread."""
     gathered: list[bytes] = []
     size, until = 0, time.monotonic() + 0.1
     for piece in rest:
@@ -117,7 +117,7 @@ class AsyncPieces(Pieces):
 
 
 class OpenFile(Pieces):
-    """A file that somebody else has opened, from where it stands."""
+    """A file that the caller has opened, from its present position."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(())
@@ -164,7 +164,7 @@ def _read(file: BinaryIO, size: int | None, name: str) -> Iterator[bytes]:
             break
         yield piece
     if size is not None and count != size:
-        raise SourceChanged(f"{name or 'The file'} had {size} bytes, and now it has others: send it again.")
+        raise SourceChanged(f"{name or 'The file'} had {size} bytes and has changed while it was sent: send it again.")
 
 
 class Form(Pieces):

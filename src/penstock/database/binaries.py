@@ -21,7 +21,11 @@ from typing import Any
 from penstock.errors import ServerUnusable
 
 MAJOR = 18
-ACCOUNTS = ("penstock", "postgres", "nobody")  # a dedicated one first: all that runs as nobody can read nobody's files
+ACCOUNTS = (
+    "penstock",
+    "postgres",
+    "nobody",
+)  # a dedicated one first: every process of `nobody` can read the files of `nobody`
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Account:
 
 
 def choose_account(folder: Path) -> Account:
-    """Ourselves, unless we are root: then the owner of an existing server folder, or the first unprivileged account."""
+    """The current user, unless it is root: then the owner of an existing server folder, or the first unprivileged account."""
     if os.geteuid() != 0:
         return _account(pwd.getpwuid(os.geteuid()))
     if folder.exists() and folder.stat().st_uid != 0:
@@ -55,7 +59,7 @@ def choose_account(folder: Path) -> Account:
         except KeyError:
             continue
     raise ServerUnusable(
-        "PostgreSQL does not run as root, and there is no account for it: create one with `useradd --system penstock`."
+        "PostgreSQL does not run as root, and no other account exists for it: create one with `useradd --system penstock`."
     )
 
 
@@ -126,7 +130,7 @@ def _version(folder: Path, account: Account) -> int | None:
         return None
     except FileNotFoundError:
         raise ServerUnusable(
-            f"There is no {folder}/bin/postgres: postgres.binaries must be the folder above bin/."
+            f"{folder}/bin/postgres does not exist: set postgres.binaries to the folder above bin/."
         ) from None
     if found.returncode == -signal.SIGILL:
         raise ServerUnusable(
@@ -164,5 +168,7 @@ def find_program(name: str, installation: Path | None, *, own_server: bool) -> s
     installed = None if own_server else shutil.which(name)
     program = installed or str((installation or _shipped()) / "bin" / name)
     if not Path(program).exists():
-        raise ServerUnusable(f"There is no {program}: install PostgreSQL's client programs, or set postgres.binaries.")
+        raise ServerUnusable(
+            f"{program} is not installed: install PostgreSQL's client programs, or set postgres.binaries."
+        )
     return program

@@ -1,4 +1,4 @@
-"""The database of a process: the embedded server if there is no other, the pool, the schema, and LISTEN.
+"""The database of a process: the embedded server unless another one is set, the pool, the schema, and LISTEN.
 
     async with open_database(settings, role="worker") as database:
         async with database.pool.transaction() as tx: …
@@ -42,7 +42,7 @@ class DatabaseAddress:
         self._server = server
         self.url = url
         hide_secrets(settings)
-        hide(url.password or "")  # the embedded server's, which no setting knows
+        hide(url.password or "")  # that of the embedded server, which is not a setting
         self.pooled = False
 
     @property
@@ -145,7 +145,7 @@ async def open_database(
 
 
 async def bring_schema(settings: Settings, address: DatabaseAddress, progress: Progress) -> list[str]:
-    """Migrate as the owner, if one is set, otherwise as ourselves; then see that code and schema fit."""
+    """Migrate as the owner, if one is set, otherwise as the current role; then check that code and schema fit."""
     owner = address
     if settings.database_owner_url is not None:
         owner = DatabaseAddress(settings, None, settings.database_owner_url)
@@ -157,7 +157,7 @@ async def bring_schema(settings: Settings, address: DatabaseAddress, progress: P
             await grant_use(session, role=await _role(address))
     except asyncpg.InsufficientPrivilegeError as error:
         raise DatabaseUnsuitable(
-            f"The database user may not change the schema ({error}): set database_owner_url to one who may, or run "
+            f"The database user may not change the schema ({error}): set database_owner_url to one that may, or run "
             "`penstock db migrate` with it."
         ) from error
     except (SchemaMismatch, MigrationRefused) as error:
@@ -179,8 +179,8 @@ async def _role(address: DatabaseAddress) -> str:
 async def _examine(address: DatabaseAddress, settings: Settings) -> bool:
     """The first session: is the server new enough, and is there a pooler between?
 
-    A pooler answers with a process number of its own making, so the number that the handshake told differs from the one
-    that the server itself gives.
+    A pooler answers with a process number of its own making, so the number in the handshake differs from the one that the
+    server itself gives.
     """
     address.pooled = True  # until we know: nothing that a pooler would refuse
     session = await address.open_session("probe")

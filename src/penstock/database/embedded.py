@@ -75,7 +75,7 @@ class EmbeddedServer:
                 return ServerJoin(self.url, how, time.monotonic() - began)
 
     async def revive(self) -> DatabaseUrl:
-        """Start the server again if it has gone; a user calls this when it cannot connect."""
+        """Start the server again if it has stopped; a user calls this when it cannot connect."""
         with home_trouble(self.home):
             async with self._deciding():
                 await self._ensure_running(choose_account(self.folder))
@@ -141,11 +141,11 @@ class EmbeddedServer:
         return self._password.read_text()
 
     async def _ensure_database(self) -> None:
-        """initdb makes only the database `postgres`. Looked at by everyone who joins, so that a crash in between heals."""
+        """Make the database `penstock`: initdb makes only `postgres`. Each process checks, in case an earlier one crashed."""
         admin = await self._connect_when_it_can()
         try:
             if not await admin.fetchval("select 1 from pg_database where datname = 'penstock'"):
-                # Somebody who was killed meanwhile may have asked for it, and the server made it after our look.
+                # A process that was killed meanwhile may have requested it, and the server made it after our check.
                 with suppress(asyncpg.DuplicateDatabaseError, asyncpg.UniqueViolationError):
                     await admin.execute("create database penstock")
         finally:
@@ -190,7 +190,7 @@ class EmbeddedServer:
 
     @asynccontextmanager
     async def _deciding(self) -> AsyncIterator[None]:
-        """Try, do not wait: while somebody recovers a large database, we can be cancelled and say why we wait."""
+        """Try, do not wait: while another process recovers a large database, this one can be cancelled and report its wait."""
         told = time.monotonic()
         decisions = os.open(self._decisions, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -229,12 +229,12 @@ def home_trouble(home: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             fault = f"The disk of {home} is full: free some space"
         else:
-            fault = f"{error.filename or home} cannot be used ({error.strerror or error}): mend it"
+            fault = f"{error.filename or home} cannot be used ({error.strerror or error}): correct it"
         raise ServerUnusable(f"{fault}, or choose another home with PENSTOCK_HOME.") from error
 
 
 def flock_holders(path: Path) -> list[int]:
-    """The processes that hold a lock on the file, where the kernel tells (Linux)."""
+    """The processes that hold a lock on the file, where the kernel lists them (Linux)."""
     locks = Path("/proc/locks")
     if not locks.exists() or not path.exists():
         return []

@@ -34,5 +34,5 @@ from unnest(array[
   'grant usage on all sequences in schema penstock to %I'
 ]) as form
 union all
--- Who works for all tenants; and who a request is, for the time of a transaction (schema/0008_access.sql).
+-- The role that works for all tenants, and the role of a request, for the time of a transaction (schema/0008_access.sql).
 select format('grant %I to %I', rolname, :role::text) from pg_roles where rolname in ('penstock_fleet', 'penstock_request')

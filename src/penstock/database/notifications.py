@@ -1,6 +1,6 @@
 """Notifications: LISTEN and NOTIFY as asyncio events, and whether they arrive at all.
 
-One session of its own LISTENs. When it is lost, it is opened again, and everybody who waits is woken once, because what
+One session of its own LISTENs. When it is lost, it is opened again, and every waiting caller is woken once, because what
 was sent meanwhile is gone. A pooler between us and the server swallows notifications without a word, so arrival is
 *measured*: an echo is sent now and then through the ordinary way (the pool), and when it does not come back,
 `arriving` is False and callers poll. A notification is only ever a reason to poll: no information travels in it.
@@ -173,7 +173,7 @@ class Notifications:
         self.wake(channel)
 
     def wake(self, channel: str) -> None:
-        """Wake all subscriptions of the channel; also for callers that heard of an event in another way."""
+        """Wake all subscriptions of the channel; also for callers that learned of an event in another way."""
         for subscription in self._subscriptions.get(channel, ()):
             subscription.wake()
 

@@ -35,7 +35,7 @@ hold_seconds = telemetry.histogram("penstock_pool_hold_seconds", "Seconds for wh
 CONNECTIONS = telemetry.describe(
     "gauge",
     "penstock_pool_connections",
-    "Connections of this process: size (the most), open, used, and who is waiting for one",
+    "Connections of this process: size (the most), open, used, and callers waiting for one",
     ("state",),
 )
 crowded = telemetry.counter(
@@ -50,7 +50,7 @@ MACHINERY = ("contextlib.py", "database/pool.py", "database/database.py")
 
 @dataclass
 class Hold:
-    """One use of a connection: who took it, since when."""
+    """One use of a connection: the place that took it, and since when."""
 
     place: str
     since: float
@@ -120,7 +120,7 @@ class Pool:
             else ""
         )
         self._local += ";" * pooled
-        self.guarded = False  # whether the database knows who may see which row
+        self.guarded = False  # whether the database has row-level security
         self._watch: asyncio.Task[None] | None = None
 
         async def open_session(*_: Any, **__: Any) -> Session:
@@ -171,7 +171,7 @@ class Pool:
 
     @property
     def used_seconds(self) -> float:
-        """How long connections were held since the start, all together; also by those who hold one now."""
+        """How long connections were held since the start, all together; including those that are held now."""
         now = time.monotonic()
         return self._used_seconds + sum(now - hold.since for hold in list(self._holds.values()))
 

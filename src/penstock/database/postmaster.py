@@ -69,7 +69,7 @@ class Postmaster:
         return found if found is not None and self._is_postmaster(found.pid) else None
 
     async def make(self, binaries: Binaries, password: str) -> None:
-        """initdb beside, then rename: a folder named data is always whole."""
+        """Run initdb in another folder, then rename: a folder named data is always complete."""
         free = shutil.disk_usage(self.folder).free
         if free < SPACE_NEEDED:
             raise ServerUnusable(
@@ -109,7 +109,7 @@ class Postmaster:
         raise ServerUnusable(f"PostgreSQL did not start in {START_TRIES} tries; its log is {self.log}.")
 
     async def until_ready(self) -> bool:
-        """False if it ends instead. No time limit: crash recovery takes what it takes, but a person sees that it goes on."""
+        """False if it ends instead. No time limit: crash recovery takes as long as it takes, but its progress is shown."""
         began = told = time.monotonic()
         while True:
             running = self.running()

@@ -76,7 +76,9 @@ class Session(_Driver):
     """asyncpg's connection with deadlines that also hold against a frozen server."""
 
     idle_since = inf  # monotonic time of the last answer; infinity while a call runs
-    on_work: Callable[[], None] | None = None  # told before each call, so that the pool can measure the pause before it
+    on_work: Callable[[], None] | None = (
+        None  # called before each call, so that the pool can measure the pause before it
+    )
     overheld = False  # the pool has taken the connection away because nothing was done with it
     opening = ""  # what the next transaction begins with, in the round trip of its BEGIN
 
@@ -144,7 +146,7 @@ async def connect(url: DatabaseUrl, pool: PoolSettings, role: str, *, pooled: bo
         # A pooler gives each transaction another server: what was prepared or set on one is unknown to the next.
         statement_cache_size=0 if pooled else 200,
         server_settings={"application_name": f"penstock-{role}"}
-        if pooled  # who is behind a connection of the pooler changes with each transaction
+        if pooled  # the client of a pooler's connection changes with each transaction
         else {"application_name": f"penstock-{role} {process_mark()}"} | session_settings(pool),
         connection_class=Session,
     )
@@ -154,7 +156,7 @@ async def connect(url: DatabaseUrl, pool: PoolSettings, role: str, *, pooled: bo
 
 
 def process_mark() -> str:
-    """Host and process, as in a worker's name: so the server's list of sessions tells whose they are.
+    """Host and process, as in a worker's name: so the server's list of sessions shows their owners.
 
     An application_name has 63 bytes, so of a long host name only the end is left. engine/connection_budget.sql cuts names in
     the same way.

@@ -1,7 +1,7 @@
 """Named SQL statements from `.sql` files next to the modules that run them.
 
     -- name: claim_jobs
-    -- One line that says what it does.
+    -- One line that describes it.
     select … where worker_id = :worker_id
 
     sql = statements(__file__)                  # queue.py reads queue.sql

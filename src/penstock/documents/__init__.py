@@ -2,6 +2,7 @@
 
 from penstock.documents.collections import (
     Collection,
+    CollectionDeletion,
     change_collection,
     create_collection,
     delete_collection,
@@ -9,8 +10,17 @@ from penstock.documents.collections import (
     find_collection,
     find_collection_by_id,
     list_collections,
+    restore_collection,
 )
-from penstock.documents.deletion.delete import BulkDeletion, Matching, delete_matching, find_matching, restore_document
+from penstock.documents.deletion.delete import (
+    BulkDeletion,
+    Matching,
+    delete_matching,
+    delete_page,
+    find_matching,
+    restorable_until,
+    restore_document,
+)
 from penstock.documents.deletion.purge import (
     clear_old_versions,
     collect_blobs,
@@ -25,8 +35,11 @@ from penstock.documents.document import (
     ChunkText,
     Document,
     DocumentFilter,
+    DocumentOrder,
+    DocumentPage,
     DocumentStatus,
     Event,
+    MatchingDocuments,
     PageText,
     TimelineEntry,
     Version,
@@ -34,6 +47,7 @@ from penstock.documents.document import (
 from penstock.documents.explain import explain_anything, explain_document
 from penstock.documents.inbox import (
     COUNTED_TO,
+    FROM_API,
     POISON,
     WORKER,
     Inbox,
@@ -45,12 +59,14 @@ from penstock.documents.inbox import (
     checked_id,
     count_messages,
     encode_payload,
+    find_message,
     is_outrun,
     list_messages,
     list_sources,
     list_unreported,
     load_message,
     mark_taken,
+    message_kind,
     note_reported,
     tell_source,
 )
@@ -97,7 +113,6 @@ from penstock.documents.names import (
 )
 from penstock.documents.notify import Notifier, watch_changes
 from penstock.documents.packets import (
-    FROM_API,
     MergedDocument,
     Packet,
     PacketDocument,
@@ -133,13 +148,16 @@ from penstock.documents.queries import (
     blob_of,
     browse,
     count_documents,
+    find_deleted_document,
     find_document,
     list_chunks,
     list_documents,
     list_events,
     list_pages,
+    list_partly_readable,
     list_versions,
     read_text,
+    select_matching,
     show_document,
     show_documents,
     show_timeline,

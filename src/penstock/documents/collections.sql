@@ -56,7 +56,39 @@ set name = :name, chunk_size = :chunk_size, chunk_overlap = :chunk_overlap, ocr_
 where id = :id
 
 -- name: mark_deleted
-update penstock.collections set deleted_at = penstock.now() where id = :id
+update penstock.collections set deleted_at = penstock.now(), restorable_until = penstock.now() + :grace::interval where id = :id
+returning restorable_until
 
 -- name: undeleted
-select id from penstock.documents where collection_id = :id and state <> 'deleted' order by id limit :most
+-- Nothing once the collection is restored.
+select document.id from penstock.documents as document
+join penstock.collections as collection on collection.id = document.collection_id and collection.deleted_at is not null
+where document.collection_id = :id and document.state <> 'deleted' order by document.id limit :most
+
+-- name: lock_deleted
+-- The last of this name that was deleted.
+select id, coalesce(restorable_until > penstock.now(), false) as in_time from penstock.collections
+where tenant = :tenant and name = :name and deleted_at is not null
+order by deleted_at desc limit 1 for update
+
+-- name: end_restore_window
+update penstock.collections set restorable_until = null where id = :id
+
+-- name: in_restore_window
+select document_id from penstock.removals where collection_id = :id and due_at > penstock.now() limit :most
+
+-- name: mark_restored
+update penstock.collections set deleted_at = null, restorable_until = null where id = :id
+
+-- name: deleted_with_collection
+-- Not members, which come back with their parents, nor documents whose names are taken.
+select removal.document_id as id from penstock.removals as removal
+join penstock.documents as document on document.id = removal.document_id
+where removal.collection_id = :id and removal.reason = :reason and removal.due_at > penstock.now()
+  and not exists (select from penstock.removals as whole where whole.document_id = document.parent_id)
+  and not exists (
+    select from penstock.documents as other
+    where other.tenant = document.tenant and other.collection_id = document.collection_id and other.name = document.name
+      and other.state <> 'deleted'
+  )
+order by removal.document_id limit :most

@@ -13,12 +13,13 @@ from pydantic import Field, PlainSerializer
 
 DocumentStatus = Literal["queued", "processing", "ready", "failed", "deleted"]
 STATES: tuple[str, ...] = get_args(DocumentStatus)
+DocumentOrder = Literal["newest", "oldest", "name", "size", "pages", "changed"]
 Digest = Annotated[bytes, PlainSerializer(bytes.hex, return_type=str)]
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document, and how far it is. Title, pages, chunks and gaps are those of the version that search sees."""
+    """A document with its status. Title, pages, chunks and gaps are those of the version that search sees."""
 
     id: int
     tenant: Annotated[str, Field(exclude=True)]
@@ -34,7 +35,7 @@ class Document:
     size: int
     digest: Annotated[Digest, Field(description="SHA-256 of its bytes.")]
     key: Annotated[str, Field(exclude=True)]  # of its bytes in the blob store
-    parent: Annotated[int | None, Field(description="The mail or archive that it came in.")]
+    parent: Annotated[int | None, Field(description="The mail, archive or packet that it came in.")]
     depth: int
     uploaded_by: str
     created_at: datetime
@@ -42,22 +43,30 @@ class Document:
     changed_at: datetime
     prepared_at: datetime | None
     deleted_at: datetime | None
+    restorable_until: Annotated[
+        datetime | None, Field(description="deleted: how long it can be restored; null when it cannot.")
+    ]
     media_type: Annotated[str | None, Field(description="By its content, not by its name; null until it was read.")]
     title: str | None
     pages: int | None
     chunks: int | None
     words: int | None
-    step: Annotated[str | None, Field(description="processing: what is done with it now.")]
+    step: Annotated[str | None, Field(description="processing: the present step.")]
     progress: Annotated[Mapping[str, Any] | None, Field(description="processing: done, total, note.")]
     attempt: int | None
     error: Annotated[Mapping[str, Any] | None, Field(description="failed: class, message, step.")]
     metadata: Mapping[str, Any]
-    gaps: Annotated[Sequence[Mapping[str, Any]], Field(description="What is missing in a ready document, and why.")]
-    facts: Annotated[Mapping[str, Any], Field(description="Author, dates and the like, as the file says.")]
+    gaps: Annotated[
+        Sequence[Mapping[str, Any]],
+        Field(
+            description="Skipped pages and other parts of a ready document that could not be read, each with a reason."
+        ),
+    ]
+    facts: Annotated[Mapping[str, Any], Field(description="Author, dates and other properties, as stated in the file.")]
 
     @property
     def is_over(self) -> bool:
-        """Its status does not change by itself any more."""
+        """Whether its status is final, unless a request changes it."""
         return self.status in {"ready", "failed", "deleted"}
 
     def answer(self) -> dict[str, Any]:
@@ -73,7 +82,7 @@ class Version:
     number: Annotated[int, Field(description="From 1 on.")]
     state: Annotated[
         Literal["live", "preparing", "failed", "dead"],
-        Field(description="live: search sees it; dead: nobody will see it again."),
+        Field(description="live: search sees it; dead: it will not be used again."),
     ]
     digest: Digest
     size: int
@@ -90,7 +99,7 @@ class VersionBlob:
     key: str  # in the blob store
     digest: bytes
     size: int
-    media_type: str | None  # as its content says; known of the live version only
+    media_type: str | None  # by its content; known of the live version only
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +113,7 @@ class PageText:
 
 @dataclass(frozen=True, slots=True)
 class ChunkText:
-    """A part that search finds."""
+    """A chunk, the part of a document that search finds."""
 
     number: Annotated[int, Field(description="From 0 on.")]
     page: int | None
@@ -140,11 +149,11 @@ class TimelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class DocumentFilter:
-    """Which documents a person wants to see."""
+    """The conditions of a filtered list."""
 
     collections: Sequence[int] | None = None  # None: all of the tenant
     status: str | None = None
-    name: str | None = None  # is part of it, in any case
+    name: str | None = None  # a part of it, in upper or lower case
     media_type: str | None = None  # or the part before the slash
     since: datetime | None = None
     until: datetime | None = None
@@ -161,7 +170,16 @@ class DocumentPage:
 
     documents: list[Document]
     next: int | None
-    looked_through: int | None = None  # how many were looked at, if that is why the page ends
+    looked_through: int | None = None  # documents that were filtered, if that bound is why the page ends
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingDocuments:
+    """A page of the documents that match a filter."""
+
+    ids: list[int]
+    total: int  # that match
+    looked_through: int | None = None  # how many were read, if there are more that may match
 
 
 def _plain(value: Any) -> Any:

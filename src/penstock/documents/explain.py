@@ -32,14 +32,14 @@ ADVICE = {
     "NothingInside": "Add it again with `--replace` when it has content.",
     "Cancelled": "To prepare it after all: `penstock documents retry {id}`.",
 }
-OTHERWISE = "When the cause is mended: `penstock documents retry {id}`."
+OTHERWISE = "When the cause is fixed: `penstock documents retry {id}`."
 
 
 async def explain_anything(app: Penstock, reference: str, *, tenant: str = "default") -> Explanation:
-    """By its number, whatever it is; documents and sources also by their names, messages by source/number."""
+    """Explain anything by its id; documents and sources also by their names, messages by source/id."""
     reference = storable(reference)
     if reference.isascii() and reference.isdecimal():
-        return await _explain_number(app, int(reference), tenant)
+        return await _explain_id(app, int(reference), tenant)
     try:
         found = await find_document(app, reference, tenant=tenant)
     except NotFound:
@@ -55,14 +55,14 @@ async def _explain_message_or_source(app: Penstock, reference: str, tenant: str)
         told = await explain_message(app, message, tenant=tenant)
     if told is None:
         raise NotFound(
-            f"There is no document {reference}: use its number, its name, or collection/name; a source has a name, too, and a "
-            "message is source/number."
+            f"Document {reference} does not exist: use an id, a name or collection/name of a document, the name of a "
+            "source, or source/id of a message."
         )
     return told
 
 
-async def _explain_number(app: Penstock, number: int, tenant: str) -> Explanation:
-    """Documents, jobs and messages share one sequence; only a message and what it became have the same number."""
+async def _explain_id(app: Penstock, number: int, tenant: str) -> Explanation:
+    """Documents, jobs and messages share one sequence; only a message and its document have the same id."""
     if number <= LARGEST:
         [found] = await app.database.pool.repeat(sql.numbered, number=number, tenant=tenant)
         message = await explain_message(app, number, tenant=tenant) if found["message"] else None
@@ -82,7 +82,7 @@ async def _explain_number(app: Penstock, number: int, tenant: str) -> Explanatio
         job = await app.why(number)
         if job.state != "not found":
             return job
-    said = f"There is no job {number}, neither alive nor in the history, and no document or message of this number."
+    said = f"{number} does not exist: no job, document or message has this id."
     return Explanation("", said, "", "not found", "not found")
 
 
@@ -121,7 +121,7 @@ async def _look(session: Session, document: int, tenant: str) -> tuple[Document,
 
 
 async def _explain_job(session: Session, number: int, document: Document) -> Explanation:
-    """Its job, with the pace of documents of about its size in place of that of all jobs of the kind."""
+    """Its job, estimated by documents of about its size instead of all jobs of the kind."""
     row = None
     if document.status == "processing":
         row = await sql.pace.first(session, most=LATELY, job=number, size=document.size, few=FEW, alike=ALIKE)
@@ -149,19 +149,21 @@ def _lines(document: Document) -> Iterator[str]:
 
 def _tell_deleted(document: Document, receipt: Receipt | None) -> tuple[str, str, str]:
     said = f"was deleted at {document.deleted_at:%Y-%m-%d %H:%M:%S} UTC"
+    if document.restorable_until is not None:
+        until = f"{said} and can be restored until {utc(document.restorable_until)}."
+        return "deleted", until, f"To bring it back: `penstock restore {document.id}`."
     if receipt is None:
-        back = f"`penstock restore {document.id}` says whether it can come back."
-        return "deleted", f"{said}; its text and bytes are not removed yet.", back
-    looked = "; nothing was left of it when looking again" if receipt.verified_at is not None else ""
+        return "deleted", f"{said} and is being removed.", "This cannot be undone: add it again to have it back."
+    verified = " and verified" if receipt.verified_at is not None else ""
     return (
         "deleted",
-        f"{said} and removed{looked} (`penstock receipt {document.id}`).",
+        f"{said} and removed{verified} (`penstock documents receipt {document.id}`).",
         "Add it again to have it back.",
     )
 
 
 def _tell_ready(document: Document, packet: Record | None) -> str:
-    """What search finds of a packet are the documents in it."""
+    """Search finds a packet by the documents in it."""
     made = counted(document.chunks or 0, "chunk")
     if packet is not None:
         made = f"{packet['ready']:,} of {counted(packet['documents'], 'document')}"
@@ -170,7 +172,7 @@ def _tell_ready(document: Document, packet: Record | None) -> str:
         return f"{said}, and search finds it."
     shown = "; ".join(_tell_gap(gap) for gap in document.gaps[:3])
     more = f"; and {len(document.gaps) - 3} more" if len(document.gaps) > 3 else ""
-    return f"{said}, and search finds it, with {counted(len(document.gaps), 'gap')}: {shown}{more}."
+    return f"{said}, and search finds it, but it is only partly readable: {shown}{more}."
 
 
 def _tell_gap(gap: Any) -> str:
@@ -179,7 +181,7 @@ def _tell_gap(gap: Any) -> str:
 
 
 def _is_replaced(document: Document) -> bool:
-    """It has a newer version than the one that search finds."""
+    """Whether it has a newer version than the one that search finds."""
     return document.live_version not in {None, document.version}
 
 
@@ -197,7 +199,7 @@ def _tell_failed(document: Document) -> tuple[str, str, str]:
 
 
 def _tell_waiting(document: Document, job: Explanation) -> tuple[str, str, str]:
-    """The engine's predicate, about the document. A job that is over but has not told us is found by reconcile."""
+    """The engine's predicate, about the document. The integrity check finds documents whose jobs are over."""
     old = ""
     if _is_replaced(document):
         old = f"This is about version {document.version}; version {document.live_version} is found until it is ready."
@@ -205,6 +207,6 @@ def _tell_waiting(document: Document, job: Explanation) -> tuple[str, str, str]:
         return job.because, job.predicate, joined(advise(job.because, job.evidence, WORKER), old)
     return (
         "abandoned",
-        f"waits for nobody: its job {document.job} is over ({job.because}).",
+        f"has no job any more: job {document.job} is over ({job.because}).",
         joined(f"It will be marked as failed within minutes; then `penstock documents retry {document.id}`.", old),
     )

@@ -17,6 +17,10 @@ select
   as status,
   document.parent_id as parent, document.depth, document.uploaded_by, document.metadata, document.media_type,
   document.error, document.created_at, document.changed_at, document.deleted_at,
+  case when document.state = 'deleted' then (
+    select removal.due_at from penstock.removals as removal
+    where removal.document_id = document.id and removal.due_at > penstock.now()
+  ) end as restorable_until,
   document.job_id as job, document.version_id, document.live_id,
   job.progress, job.attempt,
   coalesce(newest.number, jsonb_array_length(receipt.contents), 0) as version,

@@ -23,7 +23,7 @@ from penstock.blobs import BlobStore, StoredBlob
 from penstock.database import Session, statements
 from penstock.documents.ingest.intake import keep_blobs
 from penstock.documents.names import fairness_key_of
-from penstock.engine import STEP, Penstock, insert_reserved, reach, reserve_ids, stamp_args, wake_queues
+from penstock.engine import STEP, Kind, Penstock, insert_reserved, reach, reserve_ids, stamp_args, wake_queues
 from penstock.engine.inspect import Explanation, advise, explain_job, joined
 from penstock.errors import BadSetting, BadValue, PenstockError
 from penstock.settings import SourceSettings
@@ -31,7 +31,8 @@ from penstock.text import counted, span, storable, up_to, utc, utc_relative
 
 sql = statements(__file__)
 
-KIND = "take_message"
+KIND = "take_message"  # with the source's name after a dot, or alone for what came by the API
+FROM_API = "_api"  # the source of packets that came by HTTP with references
 POISON = "penstock:poison"  # in place of a payload: why the message cannot be used
 ID_MAX = 1000  # bytes
 COUNTED_TO = 10_000  # messages that wait, for an explanation
@@ -69,8 +70,16 @@ class ReceivedBatch:
     new: int = 0
     repeats: int = 0
     versions: int = 0  # came before with other content, and are taken again
-    conflicts: list[str] = field(default_factory=list)  # the same, and refused: their numbers at the source
+    conflicts: list[str] = field(default_factory=list)  # the same, and refused: their ids at the source
     unneeded: list[str] = field(default_factory=list)  # keys in the blob store whose bytes were there already
+    jobs: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # ids of the messages that are new here, and of their jobs
+
+
+def message_kind(source: str) -> str:
+    """The kind of the jobs of a source's messages. Only workers with the source in their settings declare it and claim them."""
+    return KIND if source == FROM_API else f"{KIND}.{source}"
 
 
 class Overtaken(PenstockError):
@@ -87,7 +96,7 @@ class Inbox:
     def source(self, name: str) -> SourceSettings:
         found = self.app.settings.sources.get(name)
         if found is None:
-            raise BadSetting(f"There is no source {name} in the settings: add [sources.{name}] to penstock.toml.")
+            raise BadSetting(f"Source {name} is not in the settings: add [sources.{name}] to penstock.toml.")
         return found
 
     # -- reading a source ---------------------------------------------------------------------------------------------
@@ -99,51 +108,55 @@ class Inbox:
         if row is None:
             await self._repeat(sql.position.first, source=source, tenant=tenant)
             row = await self._repeat(sql.read_position.first, source=source)
-        value, sweep = (None if text is None else json.loads(text) for text in (row["position"], row["sweep"]))
-        return Position(value, row["turn"], row["swept_at"], sweep, row["swept_ago"])
+        return _read_position(row)
+
+    async def peek_position(self, source: str) -> Position:
+        """The position without a row being made for it."""
+        row = await self._repeat(sql.read_position.first, source=source)
+        return Position(None, 0) if row is None else _read_position(row)
 
     async def unknown(self, source: str, ids: Sequence[str]) -> list[str]:
-        """Those of these messages that never came."""
-        numbers = {checked_id(number): number for number in ids}  # a long one is kept in a shorter form
-        found = await self._repeat(sql.unknown, source=source, message_ids=list(numbers))
-        return [numbers[row["message_id"]] for row in found]
+        """Those of these messages that never came, in their order."""
+        kept = {checked_id(each): each for each in ids}  # a long one is kept in a shorter form
+        found = {row["message_id"] for row in await self._repeat(sql.unknown, source=source, message_ids=list(kept))}
+        return [given for message_id, given in kept.items() if message_id in found]
 
     async def news(self, source: str, messages: Sequence[SourceMessage]) -> list[SourceMessage]:
         """Those of these messages that never came, or came with other content, where that is a new version; writes nothing."""
         if not messages:
             return []
-        numbers = [checked_id(message.id) for message in messages]
+        ids = [checked_id(message.id) for message in messages]
         rows = await self._repeat(
             sql.news,
             source=source,
-            message_ids=numbers,
+            message_ids=ids,
             digests=[hashlib.sha256(encode_payload(message).encode()).digest() for message in messages],
-            by_number=self.source(source).on_change == "error",
+            by_id=self.source(source).on_change == "error",
         )
         wanted = {row["message_id"] for row in rows}
-        return [message for number, message in zip(numbers, messages, strict=True) if number in wanted]
+        return [message for each, message in zip(ids, messages, strict=True) if each in wanted]
 
     async def find(self, source: str, message_id: str) -> tuple[int, str]:
-        """The number of a message here, and its state."""
+        """The id of a message here, and its state."""
         row = await self._repeat(sql.find_message.first, source=source, message_id=checked_id(message_id))
         return row["id"], row["state"]
 
     async def room(self, source: str) -> int:
-        """How many more messages may come until so many wait that they would only pile up."""
+        """How many more messages may come before `waiting` of the source is reached."""
         most = self.source(source).waiting
         return max(0, most - int(await self._repeat(sql.waiting.value, source=source, most=most)))
 
     async def note_poll(self, source: str, finding: str = "") -> None:
-        """The source has answered, and perhaps something is wrong with a part of it."""
+        """Note that the source has answered, with a finding if something is wrong with a part of it."""
         await self._repeat(sql.note_poll.run, source=source, finding=storable(finding[:2000], ""))
 
     async def note_trouble(self, source: str, error: str) -> None:
-        """The source does not answer; shown by `penstock sources` and `doctor` until it does."""
+        """The source does not answer; shown by `penstock sources list` and `doctor` until it does."""
         tenant = self.source(source).tenant
         await self._repeat(sql.note_trouble.run, source=source, tenant=tenant, error=storable(error[:2000], ""))
 
     async def note_sweep(self, source: str, sweep: Any, *, complete: bool) -> None:
-        """How far the comparison of a whole source with the inbox has come."""
+        """Note how far the comparison of a whole source with the inbox has come."""
         await self._repeat(sql.note_sweep.run, source=source, sweep=json.dumps(sweep), complete=complete)
 
     # -- taking in ----------------------------------------------------------------------------------------------------
@@ -162,8 +175,9 @@ class Inbox:
         `settings` are for messages that came by the API, which has no source.
         """
         settings = settings or self.source(source)
-        unique = {checked_id(message.id): message for message in messages}  # of two with one number the last one counts
-        lane = (self.app.kinds[KIND].queue, KIND, fairness_key_of(settings.tenant, settings.collection))
+        unique = {checked_id(message.id): message for message in messages}  # of two with one id the last one counts
+        kind = self.app.kinds[message_kind(source)]
+        lane = (kind.queue, kind.name, fairness_key_of(settings.tenant, settings.collection))
         lanes = await self.app.lanes([lane])
         async with self.app.database.pool.transaction() as tx:
             if position is not None:
@@ -172,7 +186,10 @@ class Inbox:
                 )
                 if moved is None:
                     raise Overtaken(f"The source {source} was read by another worker at the same time.")
-            done = await self._receive(tx, source, settings, unique, lanes[lane]) if unique else ReceivedBatch()
+            done = ReceivedBatch()
+            if unique:
+                done = await self._receive(tx, source, settings, unique)
+                await self._add_jobs(tx, kind, done.jobs, lanes[lane])
             if position is not None and unique:
                 await sql.count.run(
                     tx,
@@ -190,10 +207,10 @@ class Inbox:
         return done
 
     async def _receive(
-        self, tx: Session, source: str, settings: SourceSettings, messages: dict[str, SourceMessage], lane: int
+        self, tx: Session, source: str, settings: SourceSettings, messages: dict[str, SourceMessage]
     ) -> ReceivedBatch:
-        numbers = await reserve_ids(tx, 2 * len(messages))
-        rows = dict(zip(messages, zip(numbers[::2], numbers[1::2], strict=True), strict=True))
+        ids = await reserve_ids(tx, 2 * len(messages))
+        rows = dict(zip(messages, zip(ids[::2], ids[1::2], strict=True), strict=True))
         payloads = {key: encode_payload(message) for key, message in messages.items()}
         digests = {key: hashlib.sha256(payload.encode()).digest() for key, payload in payloads.items()}
         made = {
@@ -219,10 +236,10 @@ class Inbox:
                 tx, {row["id"]: (rows[key][1], digests[key], payloads[key]) for key, row in again.items()}
             )
             new |= {key: (row["id"], rows[key][1]) for key, row in again.items()}
-        await self._keep_bytes(tx, settings, {number: messages[key] for key, (number, _) in new.items()}, done)
+        await self._keep_bytes(tx, settings, {message: messages[key] for key, (message, _) in new.items()}, done)
         unused = [each.key for key, message in messages.items() if key not in new for each in message.stored]
         done.unneeded += unused
-        await self._add_jobs(tx, list(new.values()), lane)
+        done.jobs = list(new.values())
         return done
 
     async def _meet_again(
@@ -264,22 +281,27 @@ class Inbox:
         if not stored:
             return
         kept = await keep_blobs(tx, stored, tenant=settings.tenant)
-        pairs = [(number, kept[each.digest].id) for number, message in messages.items() for each in message.stored]
+        pairs = [(id_, kept[each.digest].id) for id_, message in messages.items() for each in message.stored]
         await sql.keep_bytes.run(
-            tx, tenant=settings.tenant, messages=[number for number, _ in pairs], blobs=[blob for _, blob in pairs]
+            tx, tenant=settings.tenant, messages=[id_ for id_, _ in pairs], blobs=[blob for _, blob in pairs]
         )
         done.unneeded += [each.key for each in stored if kept[each.digest].key != each.key]
 
-    async def _add_jobs(self, tx: Session, pairs: Sequence[tuple[int, int]], lane: int) -> None:
+    async def _add_jobs(self, tx: Session, kind: Kind, pairs: Sequence[tuple[int, int]], lane: int) -> None:
         """Not by `enqueue`: the rows of the messages name the jobs, so that the ids of those come first."""
         if not pairs:
             return
-        args = stamp_args(self.app.kinds[KIND](message=number).args for number, _ in pairs)
+        args = stamp_args(kind(message=message).args for message, _ in pairs)
         await insert_reserved(tx, lane, dict(zip((job for _, job in pairs), args, strict=True)))
-        await wake_queues(tx, {self.app.kinds[KIND].queue})
+        await wake_queues(tx, {kind.queue})
 
     async def _repeat(self, statement: Any, **values: Any) -> Any:
         return await self.app.database.pool.repeat(statement, **values)
+
+
+def _read_position(row: Record) -> Position:
+    value, sweep = (None if text is None else json.loads(text) for text in (row["position"], row["sweep"]))
+    return Position(value, row["turn"], row["swept_at"], sweep, row["swept_ago"])
 
 
 async def list_sources(session: Session, tenant: str) -> list[Record]:
@@ -329,7 +351,12 @@ async def list_unreported(session: Session, source: str, *, after: int, most: in
 
 async def note_reported(tx: Session, rows: Sequence[Record]) -> None:
     """Note which outcome of these messages was reported to their source."""
-    await sql.note_reported.run(tx, ids=[row["id"] for row in rows], statuses=[row["status"] for row in rows])
+    await sql.note_reported.run(
+        tx,
+        ids=[row["id"] for row in rows],
+        statuses=[row["status"] for row in rows],
+        reasons=[row["reason"] for row in rows],
+    )
 
 
 def encode_payload(message: SourceMessage) -> str:
@@ -338,14 +365,14 @@ def encode_payload(message: SourceMessage) -> str:
     try:
         return json.dumps(payload, sort_keys=True, ensure_ascii=True, allow_nan=False, default=str)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadValue(f"The message {message.id[:100]!r} cannot be kept as JSON: {error}.") from None
+        raise BadValue(f"Message {message.id[:100]!r} cannot be kept as JSON: {error}.") from None
 
 
-def checked_id(number: str) -> str:
-    """A message's number as it is kept; one that is too long is shortened to what still tells it from others."""
-    clean = storable(number)
+def checked_id(given: str) -> str:
+    """A message's id as it is kept; one that is too long is shortened to what still tells it from others."""
+    clean = storable(given)
     if not clean:
-        raise BadValue("A message has no number: set message_id_from to where its number is.")
+        raise BadValue("A message has no id: set message_id_from to the field that has it.")
     if len(clean.encode()) <= ID_MAX:
         return clean
     mark = hashlib.sha256(clean.encode()).hexdigest()
@@ -355,51 +382,58 @@ def checked_id(number: str) -> str:
 # -- explanations ------------------------------------------------------------------------------------------------------
 
 
-async def explain_message(app: Penstock, number: int, *, tenant: str = "default") -> Explanation | None:
-    """None if there is no such message."""
-    row = await app.database.pool.repeat(sql.show_message.first, message=number, tenant=tenant)
+async def explain_message(app: Penstock, message: int, *, tenant: str = "default") -> Explanation | None:
+    """Explain the state of a message; None if it does not exist."""
+    row = await app.database.pool.repeat(sql.show_message.first, message=message, tenant=tenant)
     if row is None:
         return None
     facts = dict(row) | {"error": None if row["error"] is None else json.loads(row["error"])}
-    subject = f"Message {number} ({row['message_id']} of the source {row['source']})"
+    subject = f"Message {message} ({row['message_id']} of the source {row['source']})"
     evidence: dict[str, Any] = {"message": {key: value for key, value in facts.items() if value is not None}}
     line = (
-        f"message {number}: {row['message_id']} of the source {row['source']}, {row['state']}, received "
+        f"message {message}: {row['message_id']} of the source {row['source']}, {row['state']}, received "
         f"{utc(row['received_at'])}"
     )
     if row["state"] == "taken":
         return Explanation(subject, _tell_taken(row), "", "taken", "taken", evidence, (line,))
     if row["state"] == "failed":
         error = facts["error"] or {}
-        message = str(error.get("message", "no reason was kept")).rstrip(". ")
-        said = f"has failed ({error.get('type') or error.get('class', 'unknown')}): {message}."
-        advice = f"When the cause is mended: `penstock inbox retry {number}`."
+        reason = str(error.get("message", "no reason was kept")).rstrip(". ")
+        said = f"has failed ({error.get('type') or error.get('class', 'unknown')}): {reason}."
+        advice = f"When the cause is fixed: `penstock inbox retry {message}`."
         return Explanation(subject, said, advice, "failed", "failed", evidence, (line,))
     job = await app.database.pool.repeat(explain_job, row["job_id"])
     evidence["job"] = job.answer()
-    advice = joined(advise(job.because, job.evidence, WORKER), "Then it becomes a document.")
+    advice = joined(_advise(job, row["source"]), "Then it becomes a document.")
     return Explanation(subject, job.predicate, advice, "waiting", job.because, evidence, (line, *job.evidence_lines))
+
+
+def _advise(job: Explanation, source: str) -> str:
+    """A worker that serves everything else may lack the source."""
+    if job.because == "unserved" and source != FROM_API:
+        return f"Start a worker that has [sources.{source}] in its settings: {WORKER}."
+    return advise(job.because, job.evidence, WORKER)
 
 
 def _tell_taken(row: Record) -> str:
     if row["document_id"] is None:
-        return "was taken; what it became was deleted and removed."
+        return "was taken; its document was deleted and removed."
     return f"was taken: it is document {row['document_id']} (`penstock why {row['document_id']}`)."
 
 
 async def find_message(app: Penstock, reference: str, *, tenant: str = "default") -> int | None:
-    """By `source/number at the source`."""
-    source, _, number = reference.partition("/")
-    if not number:
+    """Find a message by `source/id at the source`."""
+    source, _, message = reference.partition("/")
+    if not message:
         return None
     found: int | None = await app.database.pool.repeat(
-        sql.match_message.value, source=source, message_id=number, tenant=tenant
+        sql.match_message.value, source=source, message_id=message, tenant=tenant
     )
     return found
 
 
 async def explain_source(app: Penstock, name: str, *, tenant: str = "default") -> Explanation | None:
-    """None if neither the settings nor the database know it."""
+    """Explain the state of a source; None if neither the settings nor the database have it."""
     chosen = app.settings.sources.get(name)
     row = await app.database.pool.repeat(sql.show_source.first, name=name, tenant=tenant, most=COUNTED_TO + 1)
     if row is None:
@@ -420,19 +454,19 @@ def tell_source(subject: str, row: dict[str, Any], chosen: SourceSettings | None
 
 
 def _tell_source(row: dict[str, Any], chosen: SourceSettings | None) -> tuple[str, str, str]:
-    """One word, what is so, and what to do."""
+    """One word, the state, and what to do."""
     name, now = row["name"], row["now"]
     waiting = f"{up_to(row['waiting'], COUNTED_TO, 'message')} {'waits' if row['waiting'] == 1 else 'wait'}"
     if row["error"] is not None:
         said = f"does not answer since {utc_relative(row['error_since'], now)}: {row['error'].rstrip('.')}."
         check = f"check its address and credentials in [sources.{name}], then `penstock sources check {name}`."
-        return "trouble", said, f"It is tried again all the time; {check}"
+        return "trouble", said, f"Workers keep trying; {check}"
     if chosen is None:
         said = "is not in the settings of this machine: its messages wait for a worker that has"
         return "unknown", f"{said} [sources.{name}].", ""
     if row["waiting"] + row["failed"] >= chosen.waiting:
         said = f"is not read further: {waiting} and {row['failed']:,} failed, of {chosen.waiting:,} that may."
-        return "full", said, f"Start another worker, or see `penstock inbox --source {name} --state failed`."
+        return "full", said, f"Start another worker, or see `penstock inbox list --source {name} --state failed`."
     late = max(LATE_AFTER * chosen.poll_every.total_seconds(), 60.0)
     if chosen.type != "webhook" and (row["polled_at"] is None or (now - row["polled_at"]).total_seconds() > late):
         since = "was never read" if row["polled_at"] is None else f"was not read for {span(now - row['polled_at'])}"

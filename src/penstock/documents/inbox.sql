@@ -1,5 +1,5 @@
 -- name: position
--- How far a source has been read; its row is made by who asks first.
+-- How far a source has been read; the first reader makes its row.
 insert into penstock.sources (name, tenant) values (:source, :tenant)
 on conflict (name) do update set tenant = excluded.tenant where sources.tenant <> excluded.tenant
 returning turn
@@ -8,8 +8,8 @@ returning turn
 select position, turn, swept_at, sweep, penstock.now() - swept_at as swept_ago from penstock.sources where name = :source
 
 -- name: advance
--- Compare and set: whoever read the source at an older turn has been overtaken, and keeps nothing. First in its transaction,
--- so that of several who come together one writes and the others wait for no more than that.
+-- Compare and set: a worker that read the source at an older turn has been overtaken, and keeps nothing. First in its transaction,
+-- so that of several concurrent ones one writes and the others wait for no more than that.
 update penstock.sources set position = :position::json, turn = turn + 1
 where name = :source and turn = :turn
 returning turn
@@ -61,19 +61,19 @@ where not exists (
 )
 
 -- name: news
--- Those that never came or, if it is not their number alone that counts, came with other content.
+-- Those that never came or, unless their id alone counts, came with other content.
 select came.message_id from unnest(:message_ids::text[], :digests::bytea[]) as came(message_id, digest)
 where not exists (
   select from penstock.inbox
   where inbox.source = :source and inbox.message_id = came.message_id
-    and (:by_number::boolean or inbox.digest = came.digest)
+    and (:by_id::boolean or inbox.digest = came.digest)
 )
 
 -- name: find_message
 select id, state from penstock.inbox where source = :source and message_id = :message_id
 
 -- name: known_below
--- What came from one place: the messages whose number begins so.
+-- What came from one place: the messages whose id begins so.
 select message_id from penstock.inbox where source = :source and starts_with(message_id, :prefix)
 
 -- name: waiting
@@ -101,7 +101,7 @@ where name = :source
 select id, tenant, source, message_id, number, payload, state, job_id, document_id from penstock.inbox where id = :message
 
 -- name: taken
--- waiting -> taken, by the job that has the present content. What it said is kept no longer.
+-- waiting -> taken, by the job that has the present content. The payload is not needed any more.
 update penstock.inbox
 set state = 'taken', document_id = :document, payload = null, error = null, changed_at = penstock.now()
 where id = :message and number = :number
@@ -123,8 +123,9 @@ join penstock.blobs as blob on blob.id = inbox_blobs.blob_id
 where inbox_blobs.message = :message and blob.digest = :digest and blob.state = 'kept'
 
 -- name: list_unreported
--- What became of messages whose source has not heard of it, or of something else.
-select message.id, message.message_id, message.told, coalesce(fate.status, '') as status, fate.error
+-- Messages whose outcome was not reported to their source, or another outcome, or a failure with another reason.
+select message.id, message.message_id, message.told, coalesce(fate.status, '') as status, fate.error,
+  md5(fate.error ->> 'message') as reason
 from penstock.inbox as message
 left join penstock.documents as document on document.id = message.document_id
 cross join lateral (
@@ -135,12 +136,13 @@ cross join lateral (
   case when message.state = 'failed' then message.error else document.error end as error
 ) as fate
 where message.source = :source and message.told in ('', 'failed') and message.id > :after
-  and fate.status is not null and fate.status <> message.told
+  and fate.status is not null
+  and (fate.status <> message.told or message.told_reason is distinct from md5(fate.error ->> 'message'))
 order by message.id limit :most
 
 -- name: note_reported
-update penstock.inbox as message set told = heard.status
-from unnest(:ids::bigint[], :statuses::text[]) as heard(id, status)
+update penstock.inbox as message set told = heard.status, told_reason = heard.reason
+from unnest(:ids::bigint[], :statuses::text[], :reasons::text[]) as heard(id, status, reason)
 where message.id = heard.id
 
 -- name: list_sources

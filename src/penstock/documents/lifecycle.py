@@ -54,16 +54,25 @@ async def cancel_document(app: Penstock, document: int, *, tenant: str = "defaul
 
 
 async def delete_document(
-    app: Penstock, document: int, *, by: str = "", reason: str = "deleted by hand", tenant: str = "default"
+    app: Penstock,
+    document: int,
+    *,
+    by: str = "",
+    reason: str = "deleted by hand",
+    now: bool = False,
+    tenant: str = "default",
 ) -> Document:
-    """Delete a document and its members: search does not see them from now on. Deleting it again changes nothing."""
+    """Delete a document and its members: search does not see them from now on. Deleting it again changes nothing.
+
+    With `now` it is removed at once and cannot be restored, also if it was deleted before.
+    """
     await show_document(app, document, tenant=tenant)
-    await delete_page(app.database, [document], reason, by=by)
+    await delete_page(app.database, [document], reason, by=by, now=now)
     return await show_document(app, document, tenant=tenant)
 
 
 async def redrive_failed(tx: Session, app: Penstock, document: int) -> int | None:
-    """failed -> queued, in the caller's transaction: the number of the job, or None if it is not failed (any more)."""
+    """failed -> queued, in the caller's transaction: the id of the job, or None if it is not failed (any more)."""
     row = await sql.failed_job.first(tx, document=document)
     if row is None:
         return None
@@ -132,7 +141,7 @@ def _tell_why_not_retried(document: Document) -> str:
     name = f"Document {document.id} ({document.name})"
     match document.status:
         case "ready":
-            return f"{name} is ready: upload it again with replace to have it prepared anew."
+            return f"{name} is ready: upload it again with replace to have it prepared again."
         case "deleted":
             return f"{name} is deleted: upload it again."
-    return f"{name} is {document.status} already: `penstock why {document.id}` says how far it is."
+    return f"{name} is {document.status} already: `penstock why {document.id}` shows its progress."

@@ -51,7 +51,7 @@ unseen as (  -- a version that never became live will not any more
 document as (
   update penstock.documents
   set state = 'queued', error = null, version_id = :version, job_id = :job, changed_at = penstock.now(),
-    -- What is found goes on under what was said of it; if nothing is found, there is nothing else to say.
+    -- A live version keeps its metadata until the new one replaces it; without one, the new metadata hold at once.
     metadata = case when live_id is null then :metadata::jsonb else metadata end,
     uploaded_by = case when live_id is null then :uploaded_by else uploaded_by end
   where id = :document

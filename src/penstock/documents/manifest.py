@@ -55,7 +55,9 @@ def read_manifest(payload: Mapping[str, Any], chosen: SourceSettings, message_id
             f"The message has no list of documents at {chosen.documents_from!r}: correct the sender, or documents_from."
         )
     if len(listed) > most:
-        raise BadMessage(f"The packet has {len(listed):,} documents, and packet.documents allows {most:,}.")
+        raise BadMessage(
+            f"The packet has {len(listed):,} documents, more than {most:,} (packet.documents): split it, or raise the limit."
+        )
     found = [_listed(each, chosen, place) for place, each in enumerate(listed, 1)]
     require_all = payload.get("require_all")
     return Manifest(
@@ -111,7 +113,7 @@ def _parsed(text: str, path: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise BadMessage(f"What the message has at {path!r} is not JSON: correct the sender.") from None
+        raise BadMessage(f"The field {path!r} of the message is not JSON: correct the sender.") from None
 
 
 def _name(value: Any, message_id: str, path: str) -> str:
@@ -119,7 +121,7 @@ def _name(value: Any, message_id: str, path: str) -> str:
     try:
         return check_document_name(text or message_id)
     except Refused as error:
-        raise BadMessage(f"The message cannot be named by its {path if text else 'number'}: {error}") from None
+        raise BadMessage(f"The message cannot be named by its {path if text else 'id'}: {error}") from None
 
 
 def _metadata(value: Any, path: str) -> Mapping[str, Any]:
@@ -128,7 +130,7 @@ def _metadata(value: Any, path: str) -> Mapping[str, Any]:
     if isinstance(value, str):
         value = _parsed(value, path)
     if not isinstance(value, Mapping):
-        raise BadMessage(f"What the message has at {path!r} is not an object with named fields.")
+        raise BadMessage(f"The field {path!r} of the message is not an object with named fields: correct the sender.")
     try:
         encode_metadata(value)
     except Refused as error:

@@ -87,8 +87,8 @@ async def choose_model(tx: Session, app: Penstock, row: Record, wanted: str) -> 
         return None
     if row["has_points"]:
         raise WrongState(
-            f"The vectors of {row['name']} are in Qdrant, and those of another model cannot be built there beside them: first "
-            f"`penstock reindex {row['name']} --into postgres`, then choose the model, then reindex it into qdrant again."
+            f"The vectors of {row['name']} are in Qdrant, and those of another model cannot be built there: first "
+            f"`penstock collections reindex {row['name']} --into postgres`, then choose the model, then move it back to qdrant."
         )
     if not await sql.has_documents.value(tx, collection=collection):
         await sql.change_at_once.run(tx, collection=collection, model=wanted)
@@ -129,7 +129,7 @@ async def settle_models(tx: Session, work: "Work", held: Record, *, staged: Sequ
     became = held["model_turn"] == work.model_turn + 1 and held["model"] == work.next_model and held["model"] in staged
     if not (unchanged or became):
         raise ModelChanged(
-            f"The collection {work.collection_name} has another embedding model since a moment ago: the document is prepared "
+            f"The collection {work.collection_name} has just changed its embedding model: the document is prepared "
             "again.",
             retry_after=1,
         )
@@ -226,7 +226,7 @@ async def switch_model(tx: Session, app: Penstock, collection: int, turn: int, s
 def check_index(app: Penstock, wanted: str) -> None:
     """Refuse Qdrant when it is not configured."""
     if wanted == "qdrant" and not app.settings.qdrant.url:
-        raise BadValue("There is no Qdrant: set qdrant.url in the settings of the API and of the workers.")
+        raise BadValue("Qdrant is not configured: set qdrant.url in the settings of the API and of the workers.")
 
 
 async def choose_index(tx: Session, app: Penstock, row: Record, wanted: str) -> int | None:
@@ -238,8 +238,8 @@ async def choose_index(tx: Session, app: Penstock, row: Record, wanted: str) -> 
         return None
     if row["next_model"] is not None:
         raise WrongState(
-            f"The collection {row['name']} is about to have the model {row['next_model']}: reindex it when that is over, or "
-            "choose its present model again to leave it."
+            f"The collection {row['name']} is changing to the model {row['next_model']}: reindex it when that is over, or "
+            "choose its present model again to keep it."
         )
     number: int | None = row["index_job"]
     if not await sql.has_documents_index.value(tx, collection=collection):

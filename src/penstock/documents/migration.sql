@@ -2,7 +2,7 @@
 select * from penstock.hold_models(:collection)
 
 -- name: lock_models
--- Waits for those who publish at this moment; who comes later sees what we commit. Taken before the collection's row.
+-- Waits for publications that are under way; later ones see what this transaction commits. Taken before the collection's row.
 select pg_advisory_xact_lock(hashtext('penstock models'), :collection::int)
 
 -- name: is_turn
@@ -60,7 +60,7 @@ delete from penstock.late_versions where collection_id = :collection
 select exists (select from penstock.late_versions where collection_id = :collection)
 
 -- name: list_live
--- By the number of the document, which a new version does not change.
+-- By the id of the document, which a new version does not change.
 select document.id as document, version.id as version, version.chunks
 from penstock.documents as document join penstock.versions as version on version.id = document.live_id
 where document.collection_id = :collection and document.id > :after
@@ -98,7 +98,7 @@ where id = :collection
 select pg_notify('penstock_changed', '')
 
 -- name: lock_collection
--- The same lock as for a change of the model: nobody publishes into the collection until the commit.
+-- The same lock as for a change of the model: nothing is published into the collection until the commit.
 select pg_advisory_xact_lock(hashtext('penstock models'), :collection::int)
 
 -- name: has_documents_index

@@ -35,7 +35,7 @@ class Notifier:
         self.listeners: list[Callable[[], None]] = []  # in this process, called at once
 
     def notify(self) -> None:
-        """Something has changed, and is committed."""
+        """Note that something has changed and is committed."""
         for listener in self.listeners:
             listener()
         self._pending = True
@@ -70,7 +70,7 @@ class Watch:
         self._last = -1
 
     async def wait(self, timeout: float) -> bool:
-        """True when something has changed, as far as is known; False when the time is over. Look in both cases."""
+        """True when something may have changed, False when the time is over. Read again in both cases."""
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             if self._database.notifications.arriving:
@@ -91,7 +91,7 @@ class Watch:
 
 @asynccontextmanager
 async def watch_changes(database: Database) -> AsyncIterator[Watch]:
-    """A watch for as long as the block lasts; look once before the first wait."""
+    """A watch for as long as the block lasts; read once before the first wait."""
     watch = Watch(database)
     try:
         yield watch

@@ -20,6 +20,7 @@ from pydantic import Field
 from penstock.blobs import BlobStore, StoredBlob, unknown_keys
 from penstock.database import Session, statements
 from penstock.documents.deletion.delete import delete_in
+from penstock.documents.inbox import FROM_API
 from penstock.documents.ingest.attachments import inherit_metadata, insert_waiting
 from penstock.documents.ingest.intake import BlobRow, Intake, keep_blobs
 from penstock.documents.ingest.upload import Accepted, CheckedUpload, ConcurrentChange, accepted, count_accepted
@@ -32,12 +33,10 @@ from penstock.text import storable
 
 sql = statements(__file__)
 
-FROM_API = "_api"  # the source of packets that came by HTTP with references
-
 
 @dataclass(frozen=True, slots=True)
 class PacketFile:
-    """A document of a packet: its bytes, or why they could not be had."""
+    """A document of a packet: its bytes, or why they could not be fetched."""
 
     name: str
     stored: StoredBlob | None
@@ -64,7 +63,7 @@ class PacketResult:
 
 @dataclass(frozen=True, slots=True)
 class PacketDocument:
-    """A document of a packet while it is draft."""
+    """A document of a packet while it is prepared."""
 
     place: int
     name: str
@@ -81,7 +80,7 @@ class PacketDocument:
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A version of a packet while it is draft."""
+    """A version of a packet while it is prepared."""
 
     document: int
     version: int
@@ -111,12 +110,14 @@ class Packets:
     async def prepare(
         self, checked: CheckedUpload, files: Sequence[PacketFile], *, require_all: bool | None = None
     ) -> PacketDraft:
-        """BlobStore the list of its documents, as the last step before the transaction."""
+        """Store the list of its documents, as the last step before the transaction."""
         if not files:
             raise BadValue("A packet needs at least one document.")
         most = self.app.settings.packet.documents
         if len(files) > most:
-            raise BadValue(f"The packet has {len(files):,} documents, and packet.documents allows {most:,}.")
+            raise BadValue(
+                f"The packet has {len(files):,} documents, more than {most:,} (packet.documents): split it, or raise the limit."
+            )
         listing = [
             {"name": each.name, "digest": each.stored.digest.hex(), "size": each.stored.size}
             if each.stored
@@ -216,7 +217,7 @@ class Packets:
             again = await redrive_failed(tx, self.app, same["id"])
             if again is None:
                 raise ConcurrentChange
-            job, status, message = again, "queued", f"{message}, and is tried again"
+            job, status, message = again, "queued", f"{message}, and is retried"
         there = accepted(draft.checked, draft.listing, same["id"], same["number"], job)
         there = replace(there, status=status, created=False, unchanged=True, message=message)
         stored = [each.stored for each in draft.files if each.stored]
@@ -287,7 +288,7 @@ async def end_packet(
 
 
 def api_settings(payload: Mapping[str, Any], tenant: str) -> SourceSettings:
-    """How a packet that came by HTTP is read; the names of its fields are the usual ones."""
+    """Settings for packets that came by HTTP; their fields have the default names."""
     return SourceSettings(
         type="webhook",
         makes="packet",
@@ -323,8 +324,8 @@ class ShownDocument:
 
     place: Annotated[int, Field(description="From 0 on.")]
     name: str
-    document: Annotated[int | None, Field(description="Its number; null: its bytes could not be had.")]
-    status: str  # ready, queued, failed, deleted; missing: its bytes could not be had
+    document: Annotated[int | None, Field(description="Its id; null: its bytes could not be fetched.")]
+    status: str  # ready, queued, failed, deleted; missing: its bytes could not be fetched
     media_type: str | None
     first_page: Annotated[int | None, Field(description="In the consolidated PDF; null: it is not in it.")]
     pages: int
@@ -344,10 +345,10 @@ class ShownPart:
 
 @dataclass(frozen=True, slots=True)
 class ShownPacket:
-    """What a packet has beyond a document."""
+    """The fields of a packet that other documents do not have."""
 
     id: int
-    source: Annotated[str | None, Field(description="Where it came from by itself.")] = None
+    source: Annotated[str | None, Field(description="The source that it came from; null: an upload.")] = None
     message_id: str | None = None
     require_all: bool = False
     merged: Annotated[bool, Field(description="Whether there is a consolidated PDF.")] = False
@@ -356,7 +357,7 @@ class ShownPacket:
 
 
 async def show_packets(session: Session, ids: Sequence[int], *, tenant: str = "default") -> dict[int, ShownPacket]:
-    """Those of these documents that are packets, by number."""
+    """The packets among these documents, by id."""
     rows = await sql.show_packets(session, ids=list(ids), tenant=tenant)
     versions = {row["version_id"]: row["id"] for row in rows}
     found = {
@@ -381,7 +382,7 @@ async def show_packets(session: Session, ids: Sequence[int], *, tenant: str = "d
 async def list_packets(
     session: Session, *, collection: int | None = None, after: int = 0, most: int = 100, tenant: str = "default"
 ) -> list[int]:
-    """Their numbers, in order."""
+    """The ids of packets, in order."""
     rows = await sql.list_packets(session, tenant=tenant, collection=collection, after=after, most=most)
     return [row["id"] for row in rows]
 
@@ -391,7 +392,7 @@ async def list_packets(
 
 @dataclass(frozen=True, slots=True)
 class WaitingPacket:
-    """A message that will become a packet of the same number."""
+    """A message that will become a packet of the same id."""
 
     id: int
     collection: str
@@ -403,7 +404,7 @@ class WaitingPacket:
 
 
 async def find_waiting(session: Session, number: int, *, tenant: str = "default") -> WaitingPacket | None:
-    """None if there is no such message, or it was taken: then the packet is there."""
+    """A packet that is still a message; None if it does not exist, or was taken and is a packet."""
     row = await sql.waiting_message.first(session, id=number, tenant=tenant)
     if row is None:
         return None

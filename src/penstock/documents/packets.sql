@@ -115,6 +115,6 @@ where document.tenant = :tenant and document.state <> 'deleted' and document.id 
 order by document.id limit :most
 
 -- name: waiting_message
--- A packet that is still a message: nobody has taken it yet, or it could not be.
+-- A packet that is still a message: it was not taken yet, or failed.
 select message.id, message.message_id, message.source, message.payload, message.state, message.error, message.job_id, message.received_at
 from penstock.inbox as message where message.id = :id and message.tenant = :tenant and message.state <> 'taken'

@@ -68,8 +68,8 @@ select :version, number, text, ocr from unnest(:numbers::int[], :texts::text[], 
 on conflict (version_id, number) do update set text = excluded.text, ocr = excluded.ocr
 
 -- name: publish
--- queued -> ready. What was live before is no more; the counts change by the difference. `published` is null if it is not the
--- newest any more, or needs points that nobody has counted. One statement for all of it, because a small document pays for
+-- queued -> ready. The version that was live before is dead; the counts change by the difference. `published` is null if it is not the
+-- newest any more, or needs vectors in Qdrant that were not counted. One statement for all of it, because a small document pays for
 -- every round trip.
 with kept as (
   -- include: publication.sql keep_pages

@@ -12,14 +12,16 @@ from typing import Any
 
 from asyncpg import Record
 
-from penstock.database import Database, Session, statements
+from penstock.database import Database, Session, Statement, statements
 from penstock.documents.document import (
     STATES,
     ChunkText,
     Document,
     DocumentFilter,
+    DocumentOrder,
     DocumentPage,
     Event,
+    MatchingDocuments,
     PageText,
     TimelineEntry,
     Version,
@@ -37,6 +39,7 @@ LARGEST = 2**63 - 1  # of ids: a bigint
 NUMBER_MAX = 2**31 - 1  # of versions, pages and chunks: an int
 PIECE = 1_000_000  # characters of a text that are fetched at once
 WINDOWS = (500, 5_000)  # documents that one query filters: few, and if that was not enough, many
+SELECTED = 5_000  # documents that are counted and sorted for a filter
 TIMELINE_MAX = 1000
 
 
@@ -48,7 +51,7 @@ async def load_document(session: Session, document: int, *, tenant: str = "defau
     """As `show_document`, for callers that have a connection."""
     rows = await sql.show_documents(session, ids=[document], tenant=tenant) if 0 < document <= LARGEST else []
     if not rows:
-        raise NotFound(f"There is no document {document}.")
+        raise NotFound(f"Document {document} does not exist.")
     return read_document(rows[0])
 
 
@@ -69,9 +72,9 @@ async def list_documents(
     most: int = 100,
     tenant: str = "default",
 ) -> list[Document]:
-    """By id; deleted documents only if `status` asks for them."""
+    """List documents by id; deleted ones only if `status` asks for them."""
     if status is not None and status not in STATES:
-        raise BadValue(f"There is no status {status!r}: use one of {', '.join(STATES)}.")
+        raise BadValue(f"{status!r} is not a status: use one of {', '.join(STATES)}.")
     if not 0 <= after <= LARGEST or not 0 <= (parent or 0) <= LARGEST:
         return []
     number = None if collection is None else await _collection_id(app, collection, tenant)
@@ -88,24 +91,48 @@ async def list_documents(
     return [read_document(row) for row in await app.database.pool.repeat(statement)]
 
 
+async def list_partly_readable(
+    app: Penstock, *, collection: str | None = None, after: int = 0, most: int = 100, tenant: str = "default"
+) -> list[Document]:
+    """Documents with skipped pages, by id."""
+    if not 0 <= after <= LARGEST:
+        return []
+    number = None if collection is None else await _collection_id(app, collection, tenant)
+    statement = partial(sql.list_partial, tenant=tenant, collection=number, after=after, most=most)
+    return [read_document(row) for row in await app.database.pool.repeat(statement)]
+
+
 async def find_document(app: Penstock, reference: str, *, tenant: str = "default") -> Document:
-    """By number, by `collection/name`, or by a name that only one collection has."""
+    """By id, by `collection/name`, or by a name that only one collection has."""
+    found = await _find(app, sql.find_documents, reference, tenant)
+    if len(found) > 1:
+        where = ", ".join(f"{each.collection}/{each.name}" for each in found)
+        raise BadRequest(f"Document {reference} is ambiguous: use one of {where}.")
+    if not found:
+        raise NotFound(f"Document {reference} does not exist. `penstock documents list` shows all.")
+    return found[0]
+
+
+async def find_deleted_document(app: Penstock, reference: str, *, tenant: str = "default") -> Document:
+    """By id, or the one of this name that was deleted last."""
+    found = await _find(app, sql.find_deleted_documents, reference, tenant)
+    if not found:
+        advice = "`penstock documents list --status deleted` shows all."
+        raise NotFound(f"Deleted document {reference} does not exist. {advice}")
+    return found[0]
+
+
+async def _find(app: Penstock, statement: Statement, reference: str, tenant: str) -> list[Document]:
+    """By id, or by a statement that tries both readings of a name: names may have slashes themselves."""
     if reference.isascii() and reference.isdecimal():
-        return await show_document(app, int(reference), tenant=tenant)
+        return await show_documents(app, [int(reference)], tenant=tenant)
     collection, _, rest = reference.partition("/")
     rows = await app.database.pool.repeat(
-        sql.find_documents,
-        tenant=tenant,
-        whole=storable(reference),
-        collection=storable(collection),
-        rest=storable(rest),
+        lambda session: statement(
+            session, tenant=tenant, whole=storable(reference), collection=storable(collection), rest=storable(rest)
+        )
     )
-    if len(rows) > 1:
-        where = ", ".join(f"{row['collection']}/{row['name']}" for row in rows)
-        raise BadRequest(f"{reference} could be several documents: say which of {where}.")
-    if not rows:
-        raise NotFound(f"There is no document {reference}: use its number, its name, or collection/name.")
-    return read_document(rows[0])
+    return [read_document(row) for row in rows]
 
 
 async def count_documents(
@@ -205,9 +232,9 @@ def read_document(row: Record) -> Document:
 async def browse(
     app: Penstock, wanted: DocumentFilter, *, before: int = LARGEST, most: int = 50, tenant: str = "default"
 ) -> DocumentPage:
-    """The newest documents before a number."""
+    """The newest documents before an id."""
     if wanted.status is not None and wanted.status not in STATES:
-        raise BadValue(f"There is no status {wanted.status!r}: use one of {', '.join(STATES)}.")
+        raise BadValue(f"{wanted.status!r} is not a status: use one of {', '.join(STATES)}.")
     where = {"tenant": tenant, "collections": None if wanted.collections is None else list(wanted.collections)}
     if wanted.is_plain and wanted.status in {None, "queued", "processing", "failed"}:
         return await _by_index(app, wanted, {**where, "before": before, "most": most + 1}, most)
@@ -239,6 +266,20 @@ async def _look_through(app: Penstock, wanted: DocumentFilter, where: dict[str, 
 async def _look_at(
     app: Penstock, wanted: DocumentFilter, where: dict[str, Any], most: int, window: int
 ) -> DocumentPage:
+    row = await _match(app, wanted, where, window)
+    found = await show_documents(app, row["ids"][:most], tenant=where["tenant"])
+    if wanted.status in {"queued", "processing"}:  # which of the two, its job knows
+        found = [each for each in found if each.status == wanted.status]
+    found.sort(key=lambda each: -each.id)
+    if len(row["ids"]) > most:
+        return DocumentPage(found, row["ids"][most - 1])
+    too_old = wanted.since is not None and row["oldest"] is not None and row["oldest"] < wanted.since
+    if not row["last"] or too_old:
+        return DocumentPage(found, None)
+    return DocumentPage(found, row["last"], looked_through=row["looked"])
+
+
+async def _match(app: Penstock, wanted: DocumentFilter, where: dict[str, Any], window: int) -> Record:
     row = await app.database.pool.repeat(
         sql.look_through.first,
         state="queued" if wanted.status == "processing" else wanted.status,
@@ -250,16 +291,42 @@ async def _look_at(
         **where,
     )
     assert row is not None  # noqa: S101  a count always has a row
-    found = await show_documents(app, row["ids"][:most], tenant=where["tenant"])
-    if wanted.status in {"queued", "processing"}:  # which of the two, its job knows
-        found = [each for each in found if each.status == wanted.status]
-    found.sort(key=lambda each: -each.id)
-    if len(row["ids"]) > most:
-        return DocumentPage(found, row["ids"][most - 1])
-    too_old = wanted.since is not None and row["oldest"] is not None and row["oldest"] < wanted.since
-    if not row["last"] or too_old:
-        return DocumentPage(found, None)
-    return DocumentPage(found, row["last"], looked_through=row["looked"])
+    return row
+
+
+async def select_matching(
+    app: Penstock,
+    wanted: DocumentFilter,
+    *,
+    order: DocumentOrder = "newest",
+    up_to: int = LARGEST,
+    offset: int = 0,
+    most: int = 50,
+    tenant: str = "default",
+) -> MatchingDocuments:
+    """A page of the documents that match, up to an id, in any order, and how many match in all.
+
+    It knows only the newest documents (SELECTED): a sort by size has no index.
+    """
+    collections = None if wanted.collections is None else list(wanted.collections)
+    where: dict[str, Any] = {"tenant": tenant, "collections": collections}
+    before, looked_through = min(up_to, LARGEST - 1) + 1, None
+    if wanted.is_plain and wanted.status in {"queued", "processing", "failed"}:
+        state = "failed" if wanted.status == "failed" else "queued"
+        statement = partial(sql.newest_in_state, state=state, before=before, most=SELECTED, **where)
+        ids = [row["id"] for row in await app.database.pool.repeat(statement)]
+        looked_through = SELECTED if len(ids) == SELECTED else None
+    else:
+        if wanted.until is not None:
+            before = min(before, await _id_at(app, wanted.until, where))
+        row = await _match(app, wanted, {**where, "before": before, "most": SELECTED}, SELECTED)
+        ids, looked_through = row["ids"], row["looked"] if row["last"] or len(row["ids"]) == SELECTED else None
+    exactly = wanted.status if wanted.status in {"queued", "processing"} else None
+    rows = await app.database.pool.repeat(
+        partial(sql.sort_matching, ids=ids, tenant=tenant, status=exactly, order=order, offset=offset, most=most)
+    )
+    total = rows[0]["total"] if rows else len(ids) if exactly is None else 0
+    return MatchingDocuments([row["id"] for row in rows], total, looked_through)
 
 
 async def _id_at(app: Penstock, time: datetime, where: dict[str, Any]) -> int:
@@ -296,11 +363,13 @@ async def list_versions(
 async def blob_of(app: Penstock, document: int, version: int | None = None, *, tenant: str = "default") -> VersionBlob:
     """The bytes of one version, or of the newest one, whether or not it could be prepared."""
     if not 0 < document <= LARGEST:
-        raise NotFound(f"There is no document {document}.")
-    wanted = version if version is None or 0 < version <= NUMBER_MAX else 0  # 0 is the number of none
-    row = await app.database.pool.repeat(sql.blob_of.first, document=document, version=wanted, tenant=tenant)
+        raise NotFound(f"Document {document} does not exist.")
+    wanted = version if version is None or 0 < version <= NUMBER_MAX else 0  # 0 matches none
+    row = await app.database.pool.repeat(
+        lambda session: sql.blob_of.first(session, document=document, version=wanted, tenant=tenant)
+    )
     if row is None:
-        raise NotFound(f"There is no document {document}.")
+        raise NotFound(f"Document {document} does not exist.")
     said = f"Document {document} ({row['name']})"
     if row["state"] == "deleted":
         raise NotFound(f"{said} is deleted.")

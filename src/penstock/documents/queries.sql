@@ -27,6 +27,13 @@ where document.tenant = :tenant and document.parent_id = :parent and document.id
   end
 order by document.id limit :most
 
+-- name: list_partial
+-- Whose live version has skipped pages. They are rare and have no index: the documents are walked by id.
+-- include: fragments.sql document
+where document.tenant = :tenant and document.id > :after and document.state <> 'deleted' and live.gaps <> '[]'
+  and (:collection::int is null or document.collection_id = :collection)
+order by document.id limit :most
+
 -- name: list_in_state
 -- Over the collections, because the index of what is not ready begins with them; the other states are rarely asked for so.
 with page as materialized (
@@ -65,8 +72,19 @@ where document.id = any (array(
 ))
 order by document.id
 
+-- name: find_deleted_documents
+-- The one that was deleted last; names of deleted documents are not unique.
+-- include: fragments.sql document
+where document.id = any (array(
+  select gone.id
+  from penstock.documents as gone join penstock.collections as owner on owner.id = gone.collection_id
+  where gone.tenant = :tenant and gone.state = 'deleted' and gone.deleted_at is not null
+    and gone.name = any (array[:whole::text, case when owner.name = :collection then :rest::text end])
+  order by gone.deleted_at desc, gone.id desc limit 1
+))
+
 -- name: tenant_of
--- For who has a link to it and is nobody else.
+-- The tenant of a document, for a signed link, which names none.
 select tenant from penstock.documents where id = :document and state <> 'deleted'
 
 -- name: collection_id
@@ -132,7 +150,7 @@ where version_id = :version and ordinal > :after order by ordinal limit :most
 select id, at, event, details from penstock.events where document_id = :document and id > :after order by id limit :most
 
 -- name: wanted
--- The collections that are looked into; each has an index of its documents that begins with it.
+-- The collections that are searched; each has an index of its documents that begins with it.
 collection.tenant = :tenant and collection.deleted_at is null
   and (:collections::int[] is null or collection.id = any (:collections::int[]))
 
@@ -143,7 +161,7 @@ where document.id = any (array(select id from page)) and document.tenant = :tena
 order by document.id desc
 
 -- name: newest
--- The newest documents before a number.
+-- The newest documents before an id.
 with page as materialized (
   select page.id
   from penstock.collections as collection
@@ -194,8 +212,8 @@ with page as materialized (
 -- include: queries.sql shown
 
 -- name: look_through
--- For conditions that no index has: looks at so many documents before a number, and says how far it came: below `last` nothing was
--- looked at; 0 is the end. Each collection gives its part; where one has more, the others are not looked at below that either.
+-- For conditions that no index has: filters so many documents before an id, and returns how far it came: below `last` nothing was
+-- read; 0 is the end. Each collection gives its part; where one has more, the others are not read below that either.
 with
   wanted as materialized (
     select id from penstock.collections
@@ -234,8 +252,41 @@ with
 select array(select id from matching order by id desc) as ids, (select count(*) from looked)::int as looked,
   (select last from reached) as last, (select min(created_at) from looked) as oldest
 
+-- name: newest_in_state
+-- Their ids alone, by the small index of what is not ready.
+select page.id
+from penstock.collections as collection
+cross join lateral (
+  select document.id from penstock.documents as document
+  where document.collection_id = collection.id and document.id < :before and document.state = :state
+  order by document.id desc limit :most
+) as page
+where
+  -- include: queries.sql wanted
+order by page.id desc limit :most
+
+-- name: sort_matching
+-- A page of these documents in the order that a person has chosen, and how many of them there are.
+select document.id, count(*) over () as total
+from penstock.documents as document
+left join penstock.jobs as job on job.id = document.job_id
+left join penstock.versions as newest on newest.id = document.version_id
+left join penstock.blobs as blob on blob.id = newest.blob_id
+left join penstock.versions as live on live.id = document.live_id
+where document.id = any (:ids::bigint[]) and document.tenant = :tenant
+  and case when :status::text is null then true else :status =
+    -- include: fragments.sql status
+  end
+order by
+  case when :order = 'name' then lower(document.name) end,
+  case :order when 'size' then blob.size when 'pages' then live.pages end desc nulls last,
+  case when :order = 'changed' then document.changed_at end desc,
+  case when :order = 'oldest' then document.id end,
+  document.id desc
+offset :offset limit :most
+
 -- name: at_number
--- When the first document from a number on came.
+-- When the first document from an id on was added.
 select first.id, first.created_at
 from penstock.collections as collection
 cross join lateral (
@@ -255,7 +306,7 @@ cross join lateral (
 where collection.tenant = :tenant and (:collections::int[] is null or collection.id = any (:collections::int[]))
 
 -- name: attempts
--- The ended attempts of all jobs that a document ever had: its versions name theirs, and retries tell of theirs in its story.
+-- The ended attempts of all jobs that a document ever had: its versions name theirs, and events name those of retries.
 with job as (
   select job_id as id from penstock.versions where document_id = :document and job_id is not null
   union

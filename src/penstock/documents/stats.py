@@ -31,7 +31,7 @@ async def count_everywhere(session: Session) -> dict[str, int]:
 
 
 async def count_lately(session: Session) -> dict[str, int]:
-    """Documents of the last hour: accepted, ready, partial (ready with gaps), failed."""
+    """Documents of the last hour: accepted, ready, partial (only partly readable), failed."""
     [row] = await sql.count_lately(session, most=EVENTS)
     return dict(row)
 

@@ -1,7 +1,7 @@
 -- name: count_everywhere
 -- By status. What is queued or failed is counted to a bound; what is ready follows from the tallies: what search sees, less those
 -- of them whose newest version is not ready. Whether a queued one is processed (fragments.sql) is asked from the side of the jobs
--- that have begun, which are few: a look at the job of each that waits would cost more than all the rest.
+-- that have begun, which are few: reading the job of each that waits would cost more than all the rest.
 with
   queued as (
     select count(*) as documents, count(live_id) as live
@@ -53,7 +53,7 @@ select greatest(0, queued.documents - processing.documents) as queued, processin
 from queued cross join processing cross join failed cross join tally
 
 -- name: count_lately
--- What happened to documents within an hour: the newest events, by their number.
+-- What happened to documents within an hour: the newest events, by their id.
 select
   count(*) filter (where event in ('accepted', 'replaced')) as accepted,
   count(*) filter (where event = 'ready' and gaps = 0) as ready,
@@ -70,8 +70,8 @@ from (
 select to_regclass('penstock.minutes') is not null
 
 -- name: count_minutes
--- Counts what happened since the mark, whole minutes anew, and moves the mark to where the last minutes begin: they are counted
--- again next time, for an event may be committed after one with a larger number.
+-- Counts the events since the mark, whole minutes again, and moves the mark to where the last minutes begin: they are counted
+-- again next time, for an event may be committed after one with a larger id.
 with
   mark as materialized (
     select event, since from penstock.minutes_mark
@@ -146,7 +146,7 @@ delete from penstock.minutes where ctid = any (array(select ctid from old))
 select event, since, penstock.now() as now from (select) as one left join penstock.minutes_mark on true
 
 -- name: read_minutes
--- What was counted, and behind the mark what has happened since, up to a bound.
+-- What was counted, and after the mark what has happened since, up to a bound.
 with
   counted as (
     select minute, accepted, ready, failed, waiting, oldest

@@ -21,7 +21,6 @@ from penstock.engine.queue import (
     insert_jobs,
     insert_reserved,
     pauses,
-    queues_of,
     reserve_ids,
 )
 from penstock.engine.schedules import (

@@ -1,8 +1,8 @@
 """Back-pressure: a lane or a queue may have a maximum size (`max_queue_size`); an enqueue beyond it raises `QueueFull`.
 
-The jobs that wait are counted, never past the max_queue_size, and a count is good for a moment; in between, what this process
-enqueues is added to it. So the bound is soft by what other processes enqueue within that moment, and an enqueue costs nothing
-that could be measured. Only `enqueue` and `enqueue_many` are refused: children of a fan-out and ticks of schedules belong to
+The jobs that wait are counted, never past the maximum, and a count is valid for a moment; in between, what this process
+enqueues is added to it. So other processes can exceed the bound by what they enqueue within that moment, and an enqueue costs
+nothing measurable. Only `enqueue` and `enqueue_many` are refused: children of a fan-out and ticks of schedules belong to
 something that was admitted.
 """
 
@@ -24,10 +24,10 @@ from penstock.text import span
 
 sql = statements(__file__)
 
-FRESH = 0.25  # seconds for which a count is good
+FRESH = 0.25  # seconds for which a count is valid
 COST = 20  # or this many times as long as the counting took, whichever is longer
 SHORTEST, LONGEST = 1.0, 60.0  # seconds until the next try
-UNSEEN = 5.0  # when nothing was seen going; or for as long as nothing has gone
+UNSEEN = 5.0  # when no job was seen to leave; or for as long as none has left
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class WaitingCount:
 
     count: int = 0
     added: int = 0
-    rate: float = 0.0  # jobs per second that went, as far as it was seen
+    rate: float = 0.0  # jobs per second that left, as far as it was seen
     at: float = -inf
-    moved_at: float = -inf  # when something was last seen to have gone
+    moved_at: float = -inf  # when a job was last seen to have left
     good_until: float = -inf
     under_way: asyncio.Event | None = None  # set when the counting that is under way is over
 
@@ -77,7 +77,7 @@ class WaitingCount:
         self.good_until = now + max(FRESH, COST * (now - began))
 
     def retry_after(self, excess: int) -> timedelta:
-        """When so many will have gone, at the rate that was seen."""
+        """The time until so many jobs have left, at the rate that was seen."""
         seconds = excess / self.rate if self.rate else max(UNSEEN, self.at - self.moved_at)
         return timedelta(seconds=round(min(max(seconds, SHORTEST), LONGEST), 1))
 
@@ -100,7 +100,7 @@ class Admission:
         return kind.max_queue_size is not None or kind.queue in self._max_sizes
 
     def admit_one(self, kind: Kind, fairness_key: str) -> bool:
-        """Admit one when the counts are fresh and show room; otherwise ask `admit`. This is the way of nearly all."""
+        """Admit one job if the counts are fresh and show room; otherwise call `admit`. The path of nearly all enqueues."""
         key = kind.queue, kind.name, kind.max_queue_size, fairness_key
         places = self._at_once.get(key)
         if places is None:
@@ -126,7 +126,7 @@ class Admission:
         tx: Any = None,
         unique: str | None = None,
     ) -> None:
-        """Let so many jobs of these kinds in, or raise `QueueFull`; a taken key adds nothing, and is let in."""
+        """Admit so many jobs of these kinds, or raise `QueueFull`; a taken key adds nothing, and is admitted."""
         counts: list[tuple[WaitingCount, int]] = []
         for place, number in self._places(wanted, fairness_key).items():
             if number > place.max_queue_size:
@@ -144,7 +144,7 @@ class Admission:
             seen.added += number
 
     def _places(self, wanted: Iterable[tuple[Kind, int]], fairness_key: str) -> dict[Bound, int]:
-        """How many want into each place that has a max_queue_size."""
+        """The number of new jobs for each lane or queue that has a maximum size."""
         numbers: dict[Bound, int] = {}
         for kind, number in wanted:
             places = (
@@ -170,7 +170,7 @@ class Admission:
             added = seen.added
             try:
                 count = await self._count(database, place, tx)
-                if seen.at <= began:  # otherwise somebody was faster
+                if seen.at <= began:  # otherwise another coroutine was faster
                     seen.note(count, min(added, seen.added), began, place.max_queue_size)
             finally:
                 mine.set()
@@ -205,5 +205,5 @@ def _full(place: Bound, seen: WaitingCount, number: int) -> QueueFull:
 
 def check_max_queue_size(what: str, max_queue_size: object) -> int:
     if not is_count(max_queue_size):
-        raise BadJob(f"The maximum size of {what} is {max_queue_size!r}: use a whole number from 1 on.")
+        raise BadJob(f"The maximum size of {what} is {max_queue_size!r}: use an integer of at least 1.")
     return int(str(max_queue_size))

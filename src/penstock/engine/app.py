@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from penstock.database import Database, Session, open_database
 from penstock.engine.admission import Admission
@@ -25,7 +25,7 @@ from penstock.engine.claim import LaneKey, Lanes
 from penstock.engine.inspect.dead_letters import RedriveResult, Selection, discard, redrive
 from penstock.engine.inspect.explain import Explanation, explain_job
 from penstock.engine.job import JobId
-from penstock.engine.kinds import Call, Handler, Kind, Kinds, Scope, check_fairness_key, check_name
+from penstock.engine.kinds import Call, Handler, Kind, Kinds, P, R, Scope, check_fairness_key, check_name
 from penstock.engine.limits.declare import Limit, Limits
 from penstock.engine.queue import (
     Enqueuer,
@@ -44,15 +44,16 @@ from penstock.engine.trace_context import stamp_args, stamp_call
 from penstock.engine.version import code_version, note_code
 from penstock.engine.worker import Declarations, Worker
 from penstock.errors import BadJob, JobCancelled, JobDead, JobNotFound
-from penstock.settings import Settings, format_duration, load_settings, parse_duration
+from penstock.settings import Settings, check_arguments, format_duration, load_settings, parse_duration
 
 Duration = str | float | timedelta
 
 
 class Penstock:
-    """An application: its kinds of jobs, and its way to the database while it is open."""
+    """An application: its kinds of jobs, and its connection to the database while it is open."""
 
     def __init__(self, *, role: str = "app", **settings: Any) -> None:
+        check_arguments(settings)
         self._overrides = settings
         self.role = role
         self._settings: Settings | None = None
@@ -78,10 +79,10 @@ class Penstock:
         scope: Scope | None = None,
         max_queue_size: int | None = None,
         uses: Mapping[str, int] | None = None,
-    ) -> Callable[[Handler], Kind]:
+    ) -> Callable[[Handler[P, R]], Kind[P, R]]:
         """Declare a handler; calling the result describes a job and runs nothing."""
 
-        def declare(handler: Handler) -> Kind:
+        def declare(handler: Handler[P, R]) -> Kind[P, R]:
             kind = self.kinds.declare(
                 Kind(
                     name or handler.__name__,
@@ -115,7 +116,7 @@ class Penstock:
         missed: str = "one",
         overlap: str = "allow",
     ) -> None:
-        """Declare a job for each tick of a rule; the workers of this application keep it up."""
+        """Declare a job for each tick of a rule; the workers of this application keep the schedule."""
         self.schedules.declare(
             Schedule.of(
                 name,
@@ -174,7 +175,7 @@ class Penstock:
 
     async def enqueue(
         self,
-        call: Call,
+        call: Call[R],
         *,
         unique: str | None = None,
         unique_for: Duration | None = None,
@@ -182,7 +183,7 @@ class Penstock:
         priority: int = 0,
         fairness_key: str = "default",
         tx: Any = None,
-    ) -> JobId:
+    ) -> JobId[R]:
         """Enqueue a job; with `tx`, in that transaction. A taken `unique` gives the job that has it, `created=False`."""
         delay = _duration("run_in", run_in)
         order = Order(stamp_call(call), fairness_key, priority, delay, unique, _duration("unique_for", unique_for))
@@ -190,21 +191,21 @@ class Penstock:
             await self._admission.admit(self.database, [(call.kind, 1)], fairness_key, tx=tx, unique=unique)
         if tx is not None:
             ids = await self._lanes.ids(self.database, [order.lane])
-            [number] = await enqueue_orders(tx, ids, [order])
-            return number
+            [job_id] = await enqueue_orders(tx, ids, [order])
+            return job_id
         if self._enqueuer is None:
             raise RuntimeError("Penstock is not open: use it inside `async with app:`.")
         return await self._enqueuer.enqueue(order)
 
     async def enqueue_many(
         self,
-        calls: Iterable[Call],
+        calls: Iterable[Call[R]],
         *,
         priority: int = 0,
         fairness_key: str = "default",
         run_in: Duration | None = None,
         tx: Any = None,
-    ) -> list[JobId]:
+    ) -> list[JobId[R]]:
         """Enqueue many jobs: all of them or, if one cannot be kept, none."""
         several = list(calls)
         if not several:
@@ -218,11 +219,11 @@ class Penstock:
         ids = await self._lanes.ids(self.database, ((kind.queue, kind.name, fairness_key) for kind in kinds.values()))
         lanes = {name: ids[kind.queue, name, fairness_key] for name, kind in kinds.items()}
         if any(self._admission.bounds(kind) for kind in kinds.values()):
-            numbers = Counter(call.kind.name for call in several)
-            wanted = [(kinds[name], number) for name, number in numbers.items()]
+            counts = Counter(call.kind.name for call in several)
+            wanted = [(kinds[name], count) for name, count in counts.items()]
             await self._admission.admit(self.database, wanted, fairness_key, tx=tx)
 
-        async def insert(session: Any) -> list[JobId]:
+        async def insert(session: Any) -> list[JobId[R]]:
             return await insert_jobs(
                 session,
                 lanes=[lanes[call.kind.name] for call in several],
@@ -238,7 +239,7 @@ class Penstock:
             return await insert(own)
 
     async def lanes(self, wanted: Iterable[LaneKey]) -> Mapping[LaneKey, int]:
-        """The ids of lanes, for callers that insert jobs in a statement of their own; new ones are made."""
+        """The ids of lanes, for callers that insert jobs in a statement of their own; new lanes are added."""
         return await self._lanes.ids(self.database, wanted)
 
     async def add_schedule(
@@ -264,8 +265,17 @@ class Penstock:
 
     # -- waiting and changing ---------------------------------------------------------------------------------------
 
+    @overload
+    async def result(self, job_id: JobId[R], *, timeout: Duration | None = None) -> R: ...
+
+    @overload
+    async def result(self, job_id: int, *, timeout: Duration | None = None) -> Any: ...
+
     async def result(self, job_id: int, *, timeout: Duration | None = None) -> Any:
-        """What the handler returned. Raises JobDead, JobCancelled, JobNotFound, or TimeoutError; woken by notification."""
+        """Wait for the handler's result, as JSON kept it: a tuple comes as a list.
+
+        Raises JobDead, JobCancelled, JobNotFound, or TimeoutError; woken by notification.
+        """
         done = self.database.notifications.subscribe("penstock_done")
         seconds = None if timeout is None else parse_duration(timeout).total_seconds()
         try:
@@ -283,7 +293,7 @@ class Penstock:
         job = await self.database.pool.repeat(find_job, job_id)
         if job is None:
             kept = format_duration(self.settings.engine.history_kept)
-            raise JobNotFound(f"There is no job {job_id}, or it ended more than {kept} ago (engine.history_kept).")
+            raise JobNotFound(f"Job {job_id} does not exist, or it ended more than {kept} ago (engine.history_kept).")
         match job["state"]:
             case "done":
                 return True, job["result"]
@@ -294,32 +304,33 @@ class Penstock:
         return False, None
 
     async def cancel(self, *job_ids: int, reason: str = "cancelled") -> list[int]:
-        """Cancel jobs; a running one stops with the next heartbeat of its worker. The numbers of those that were alive."""
+        """Cancel jobs; a running one stops with the next heartbeat of its worker. The ids of those that were alive."""
         async with self.database.pool.transaction() as tx:
             return await cancel_trees(tx, job_ids, reason)
 
     async def why(self, job_id: int) -> Explanation:
-        """Why a job is where it is: one sentence and the evidence."""
-        return await self.database.pool.repeat(explain_job, job_id)
+        """Explain why a job is where it is: one sentence and the evidence."""
+        return await self.database.pool.repeat(lambda session: explain_job(session, job_id))
 
     async def redrive(
         self, *job_ids: int, fingerprint: str | None = None, kind: str | None = None, force: bool = False
     ) -> RedriveResult:
-        """Give dead jobs another chance: 1, then 10, then all; it stops when the same failure returns."""
+        """Retry dead jobs: 1, then 10, then all; it stops when the same failure returns."""
         return await redrive(self.database, Selection(job_ids, fingerprint, kind), force=force)
 
     async def discard(
         self, *job_ids: int, reason: str, fingerprint: str | None = None, kind: str | None = None
     ) -> list[int]:
-        """Give dead jobs up; the numbers of those that were dead."""
+        """Discard dead jobs; the ids of those that were dead."""
         return await discard(self.database, Selection(job_ids, fingerprint, kind), reason)
 
     async def pause(
         self, *, queue: str = "", kind: str = "", fairness_key: str = "", reason: str = "paused by hand"
     ) -> None:
-        """Claim nothing of this queue, kind or fairness key until `resume`; what runs goes on."""
+        """Claim nothing of this queue, kind or fairness key until `resume`; what runs goes on. An unknown name is refused."""
         what, name = _one_of(queue=queue, kind=kind, fairness_key=fairness_key)
-        await self.database.pool.repeat(pause, what, name, reason)
+        declared = {"queue": {each.queue for each in self.kinds.values()}, "kind": set(self.kinds)}.get(what, set())
+        await self.database.pool.repeat(lambda session: pause(session, what, name, reason, declared=declared))
 
     async def resume(self, *, queue: str = "", kind: str = "", fairness_key: str = "") -> bool:
         """End a pause; False if there was none."""
@@ -330,8 +341,8 @@ class Penstock:
     async def weigh(self, fairness_key: str, weight: int) -> None:
         """Give a fairness key this many jobs in a round where the others get one."""
         if not 1 <= weight <= 100:
-            raise BadJob(f"A weight of {weight} is out of range: use 1 to 100.")
-        await self.database.pool.repeat(weigh, fairness_key, weight)
+            raise BadJob(f"Invalid weight {weight}: use an integer from 1 to 100.")
+        await self.database.pool.repeat(lambda session: weigh(session, fairness_key, weight))
 
     # -- working --------------------------------------------------------------------------------------------------
 
@@ -343,7 +354,7 @@ class Penstock:
         lease: Duration = "15s",
         drain: Duration = "20s",
     ) -> None:
-        """Run jobs of the declared kinds until `stop` is set or the task is cancelled; then finish or release them."""
+        """Run jobs of the declared kinds until `stop` is set or the task is cancelled; then finish or requeue them."""
         worker = self.worker(concurrency=concurrency, lease=lease, drain=drain)
         stopping = stop or asyncio.Event()
         working = asyncio.create_task(worker.run(stopping), name="worker")
@@ -361,7 +372,7 @@ class Penstock:
         self.limits.check(self.kinds)
         slots = by_queue(self.kinds, concurrency)
         if not slots:
-            raise BadJob("There is nothing to work on: no job is declared for these queues.")
+            raise BadJob("No job is declared for these queues: declare one with @app.job, or correct the names.")
         return Worker(
             self.database,
             Declarations(self.kinds, self.schedules, self.limits),

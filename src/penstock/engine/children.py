@@ -1,4 +1,4 @@
-"""Parents and children: `ctx.map` spreads calls over the fleet as children, and goes on with their results.
+"""Parents and children: `ctx.map` runs calls as child jobs on the whole fleet, and continues with their results.
 
 Children, their count and the parent's `waiting` commit together; then the handler is left by `Suspended`, and the parent
 has neither slot nor connection. The last child makes it ready (`count_down`). Its next attempt runs the handler from the top:
@@ -42,14 +42,14 @@ REASONS_MOST = 3  # failed children whose reasons are reported
 
 Gaps = Literal["refuse", "allow"]
 
-mended = telemetry.counter("penstock_fanouts_mended_total", "Fan-outs whose count was wrong: this should stay zero")
+fixed = telemetry.counter("penstock_fanouts_fixed_total", "Fan-outs whose count was wrong: this should stay zero")
 
 
 # -- counting ------------------------------------------------------------------------------------------------------
 
 
 async def count_down(tx: Session, fanouts: Iterable[int | None]) -> None:
-    """One fan-out for each child that has ended; None for a job without a parent. The last thing in its transaction."""
+    """Count children that have ended: one fan-out for each, None for a job without a parent. Call it last in a transaction."""
     ended = Counter(fanout for fanout in fanouts if fanout is not None)
     if not ended:
         return
@@ -65,14 +65,14 @@ async def count_down(tx: Session, fanouts: Iterable[int | None]) -> None:
 
 
 async def count_up(tx: Session, fanouts: Iterable[int | None]) -> None:
-    """Children that were dead and run again."""
+    """Count children that were dead and run again."""
     again = Counter(fanout for fanout in fanouts if fanout is not None)
     if again:
         await sql.count_up.run(tx, ids=list(again), counts=list(again.values()))
 
 
 async def cancel_trees(tx: Session, job_ids: Iterable[int], reason: str) -> list[int]:
-    """Cancel jobs and all that descends from them; a running one is asked. The numbers of those that were alive."""
+    """Cancel jobs and all that descends from them; a running one is asked. The ids of those that were alive."""
     tree = await _lock_trees(tx, list(job_ids))
     members = {row["id"] for row in tree}
     ended = await cancel_idle(tx, list(members), reason)
@@ -95,12 +95,12 @@ async def parents_alive(session: Session, job_ids: list[int]) -> dict[int, bool]
 
 
 async def forget_cancelled_children(tx: Session, parents: list[int]) -> None:
-    """Let parents that run again make the children again that were cancelled."""
+    """Let parents that run again recreate the children that were cancelled."""
     await sql.forget_cancelled_children.run(tx, parents=parents)
 
 
 async def _lock_trees(tx: Session, job_ids: list[int]) -> list[Record]:
-    """Lock a whole tree, children first. A parent may make children until we have its lock: then begin anew."""
+    """Lock a whole tree, children first. A parent may make children until we have its lock: then begin again."""
     while True:
         tree = await sql.tree_of(tx, ids=job_ids)
         try:
@@ -118,18 +118,18 @@ class _Grown(Exception):
 
 
 async def sweep_fanouts(session: Session, batch: int) -> None:
-    """Forget the fan-outs of parents that are over, cancel children that nobody wants, and see that no parent waits in vain."""
+    """Delete fan-outs of finished parents, cancel their children, and wake parents whose children are gone."""
     await sql.sweep_fanouts.run(session, batch=batch)
     if orphans := [row["id"] for row in await sql.orphans(session, batch=batch)]:
         async with session.transaction():
             await cancel_trees(session, orphans, "its parent is over")
     async with session.transaction():
         if doubtful := [row["id"] for row in await sql.doubtful_fanouts(session, batch=batch)]:
-            # Only now, with their locks: who ends a child meanwhile waits for us, and counts down afterwards.
+            # Only now, with their locks: a transaction that ends a child meanwhile waits for us, and counts down afterwards.
             rows = await sql.recount_fanouts(session, ids=doubtful)
             wrong = [row["id"] for row in rows if not row["unfinished"]]
-            mended.inc(len(wrong))
-            log.error("parents waited for children that are not there", fanouts=wrong)
+            fixed.inc(len(wrong))
+            log.error("parents waited for children that do not exist", fanouts=wrong)
             await wake_lanes(session, _lanes(await sql.wake_parents(session, fanouts=wrong)))
 
 
@@ -146,7 +146,7 @@ class Suspended(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """In place of a result, with `gaps="allow"`: the child that has none, and why."""
+    """A missing result, with `gaps="allow"`: the child that has none, and the reason."""
 
     job: int
     reason: str
@@ -205,13 +205,15 @@ def _check(name: str, calls: list[Call], limit: int | None, gaps: str) -> None:
     if not all(isinstance(call, Call) for call in calls):
         raise BadStep(f"The map {name} takes calls of decorated functions, as in [read(page=1), read(page=2)].")
     if not calls:
-        raise BadStep(f"The map {name} has no calls: there is nothing to wait for, so look before you map.")
+        raise BadStep(
+            f"The map {name} has no calls: there is nothing to wait for. Skip the map when the list is empty."
+        )
     if len(calls) > MOST:
         raise BadStep(f"The map {name} has {len(calls):,} calls, more than {MOST:,}: map over parts of them.")
     if limit is not None and not is_count(limit):
-        raise BadStep(f"The limit of the map {name} is {limit!r}: use a whole number from 1 on, or none.")
+        raise BadStep(f"The limit of the map {name} is {limit!r}: use an integer of at least 1, or none.")
     if gaps not in GAPS:
-        raise BadStep(f"gaps={gaps!r} is not known to the map {name}: use {' or '.join(GAPS)}.")
+        raise BadStep(f"Invalid gaps={gaps!r} of the map {name}: use {' or '.join(GAPS)}.")
 
 
 def digest_calls(calls: Sequence[Call]) -> bytes:
@@ -227,7 +229,7 @@ def digest_calls(calls: Sequence[Call]) -> bytes:
 async def _suspend(context: "Context", open_or_find: Callable[[Session], Awaitable[int | None]]) -> None:
     """One transaction: what to wait for, and the parent's waiting, under its fence. Then leave the handler.
 
-    Comes back when somebody was faster (the last child, or an earlier claim that a crashed server forgot): look again.
+    Returns when the last child, or an earlier claim that a crashed server forgot, was faster: the caller checks again.
     """
     fanout = None
     try:
@@ -245,6 +247,7 @@ async def _suspend(context: "Context", open_or_find: Callable[[Session], Awaitab
 
 
 async def _begin(context: "Context", name: str, calls: list[Call], digest: bytes, limit: int | None) -> None:
+    """Insert the children, then wait for them."""
     lanes = await _find_lanes(context, calls)
     job = context.job
 
@@ -261,7 +264,7 @@ async def _begin(context: "Context", name: str, calls: list[Call], digest: bytes
 
 
 async def _wait_again(context: "Context", fanout: int) -> None:
-    """For those that are unfinished; there is nothing to wait for if they have ended meanwhile."""
+    """Wait for the unfinished children; there is nothing to wait for if they have ended meanwhile."""
 
     async def find_unfinished(tx: Session) -> int | None:
         return fanout if await sql.lock_fanout.value(tx, id=fanout) else None
@@ -270,7 +273,7 @@ async def _wait_again(context: "Context", fanout: int) -> None:
 
 
 async def _make_anew(context: "Context", fanout: int, calls: list[tuple[int, Call]]) -> None:
-    """Children that are nowhere any more."""
+    """Insert children again that are neither alive nor in the history."""
     lanes = await _find_lanes(context, [call for _, call in calls])
 
     async def reopen_fanout(tx: Session) -> int:
@@ -282,7 +285,7 @@ async def _make_anew(context: "Context", fanout: int, calls: list[tuple[int, Cal
 
 
 async def _find_lanes(context: "Context", calls: Iterable[Call]) -> Mapping[LaneKey, int]:
-    """Before the transaction: new lanes are made on a session of their own."""
+    """Find the lanes before the transaction: new ones are added on a session of their own."""
     kinds = {call.kind.name: call.kind for call in calls}
     return await context.runtime.find_lanes(
         (kind.queue, kind.name, context.job.fairness_key) for kind in kinds.values()
@@ -308,11 +311,11 @@ async def _is_cancelling(tx: Session, context: "Context") -> bool:
 
 
 def _refused(context: "Context", *, cancelling: bool) -> BaseException:
-    """Somebody else has the job by now, or somebody wants it to end and the heartbeat has not told us yet."""
+    """The reason for a refused write: another worker has the job, or a cancellation that no heartbeat has brought yet."""
     if cancelling:
         context.stop = StopReason.CANCEL
         return asyncio.CancelledError()
-    return LeaseLost(f"Job {context.job.id} is no longer ours (attempt {context.job.attempt}); nothing was written.")
+    return LeaseLost(f"Job {context.job.id} is not ours any more (attempt {context.job.attempt}); nothing was written.")
 
 
 async def _insert(
@@ -324,7 +327,7 @@ async def _insert(
     *,
     limit: int | None = None,
 ) -> None:
-    """Children in batches that fit a message; they inherit the parent's fairness key and priority."""
+    """Insert children in batches that fit a message; they inherit the parent's fairness key and priority."""
     for start in range(0, len(calls), BATCH):
         part = calls[start : start + BATCH]
         await sql.insert_children.run(

@@ -1,5 +1,5 @@
--- Locks are taken in one order, everywhere: children, then fan-outs by number, then parents. A child's number is larger
--- than its parent's, so a tree of jobs is locked from the largest number down.
+-- Locks are taken in one order, everywhere: children, then fan-outs by id, then parents. A child's id is larger
+-- than its parent's, so a tree of jobs is locked from the largest id down.
 
 -- name: count_up
 -- Children that run again are unfinished again.
@@ -15,7 +15,7 @@ from again join locked on locked.id = again.id
 where fanout.id = again.id
 
 -- name: count_down
--- In the order of their numbers, so that two settlers with children of the same parents do not wait in a circle.
+-- In the order of their ids, so that two settlers with children of the same parents do not wait in a circle.
 with ended as (
   select * from unnest(:ids::bigint[], :counts::int[]) as ended(id, count)
 ),
@@ -51,7 +51,7 @@ where id = any (array(select id from next))
 returning lane
 
 -- name: tree_of
--- These jobs and all that descends from them, with the parent of each child. From the largest number down: see above.
+-- These jobs and all that descends from them, with the parent of each child. From the largest id down: see above.
 with recursive tree as (
   select id, fanout from penstock.jobs where id = any (:ids::bigint[])
   union
@@ -75,7 +75,7 @@ left join penstock.jobs as parent on parent.id = fanout.parent
 where child.id = any (:ids::bigint[]) and child.fanout is not null
 
 -- name: forget_cancelled_children
--- A parent that gets another chance makes anew what somebody cancelled or discarded.
+-- A parent that is redriven makes those children again that were cancelled or discarded.
 update penstock.job_history as past set fanout = null, turn = null
 from penstock.fanouts as fanout
 where fanout.parent = any (:parents::bigint[]) and past.fanout = fanout.id and past.outcome <> 'done'
@@ -90,7 +90,7 @@ with over as (
 delete from penstock.fanouts where id = any (array(select id from over))
 
 -- name: orphans
--- Children whose parent is over, and that are not dead: nobody wants their results any more.
+-- Children whose parent is over, and that are not dead: their results are not needed any more.
 select id from penstock.jobs
 where fanout is not null and state <> 'dead' and not cancelling
   and not exists (select from penstock.fanouts where fanouts.id = jobs.fanout)
@@ -141,7 +141,7 @@ where id = :id and attempt = :attempt and worker_id = :worker_id and not cancell
 returning id
 
 -- name: lock_fanout
--- Before a parent waits again: nobody may count down to zero in between.
+-- Before a parent waits again: no other transaction may count down to zero in between.
 select unfinished from penstock.fanouts where id = :id for update
 
 -- name: is_cancelling

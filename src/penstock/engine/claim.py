@@ -1,9 +1,9 @@
-"""The claim: which jobs a worker takes next. Fair between lanes, best priority first, and only through open gates.
+"""The claim: selects the jobs that a worker takes next. Fair between lanes, best priority first, and only through open gates.
 
-A lane is a queue, a kind and a fairness key. `Lanes` knows their ids. `Claimer` asks now and then which lanes have ready jobs
+A lane is a queue, a kind and a fairness key. `Lanes` caches their ids. `Claimer` reads now and then which lanes have ready jobs
 and are open for its worker (`active_lanes`, a skip scan), and divides the free slots of each queue between them; the claim
 itself then takes a few rows per lane. The cursor moves on with each claim, so that with more lanes than slots each lane has a
-turn. The gates are in gates.sql, which `why` explains with, too.
+turn. The gates are in gates.sql, which `why` uses, too.
 """
 
 import asyncio
@@ -36,21 +36,23 @@ class Lanes:
 
     def __init__(self) -> None:
         self._ids: dict[LaneKey, int] = {}
-        self._wanted: set[LaneKey] = set()  # by whoever waits for a turn to ask
+        self._wanted: set[LaneKey] = set()  # by callers that wait for their turn to query
         self.keys: dict[int, LaneKey] = {}
         self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     async def ids(self, database: Database, wanted: Iterable[LaneKey]) -> Mapping[LaneKey, int]:
         """The ids of these lanes.
 
-        New ones are added on a session of their own and at once: in a caller's long transaction they would make everybody
-        else who needs the lane wait for its end, and a second connection of the pool could be the one that nobody has left.
+        New ones are added on a session of their own and at once: in a caller's long transaction, all others that need the lane
+        would wait for its end; and the pool may have no second connection left.
         """
         missing = {key for key in wanted if key not in self._ids}
         if missing:
             self._wanted |= missing
             async with self._one_at_a_time():  # the connection budget counts one such session
-                together = (self._wanted | missing) - self._ids.keys()  # with those who came while we waited
+                together = (
+                    self._wanted | missing
+                ) - self._ids.keys()  # with those of callers that came while we waited
                 self._wanted = set()
                 await self._find(database, sorted(together))
         return self._ids
@@ -79,10 +81,10 @@ class Lanes:
 
 
 async def find_or_add_lanes(session: Session, wanted: Sequence[LaneKey]) -> list[Record]:
-    """The rows of these lanes. Outside of any transaction, new ones are there for everybody at once."""
+    """The rows of these lanes. Outside of any transaction, new ones are visible to all at once."""
     queues, kinds, fairness_keys = (list(column) for column in zip(*wanted, strict=True))
     rows = await sql.find_lanes(session, queues=queues, kinds=kinds, fairness_keys=fairness_keys)
-    if len(rows) < len(wanted):  # asked first: an insert that conflicts uses up a number all the same
+    if len(rows) < len(wanted):  # read first: an insert that conflicts uses up an id all the same
         await sql.add_lanes.run(session, queues=queues, kinds=kinds, fairness_keys=fairness_keys)
         rows = await sql.find_lanes(session, queues=queues, kinds=kinds, fairness_keys=fairness_keys)
     return rows
@@ -95,12 +97,12 @@ async def lane_id(tx: Session, key: LaneKey) -> int:
 
 
 async def wake_queues(session: SqlConnection, queues: Iterable[str]) -> None:
-    """Tell the workers of these queues to look; the payload is constant, so that many become one."""
+    """Notify the workers of these queues; the payload is constant, so that many notifications become one."""
     await sql.wake_queues(session, queues=sorted(queues))
 
 
 async def wake_lanes(session: SqlConnection, lanes: Iterable[int]) -> None:
-    """Tell the workers of the queues of these lanes to look."""
+    """Notify the workers of the queues of these lanes."""
     if numbers := sorted(lanes):
         await sql.wake_lanes(session, lanes=numbers)
 
@@ -110,7 +112,7 @@ class ActiveLane:
     """A lane with ready jobs in one band, open for us.
 
     `after` is the last job that we took: what lies before it is taken or dead, and walking over it again costs time until
-    the next vacuum. A job that comes back with a smaller number is seen when the list is made anew.
+    the next vacuum. A job that comes back with a smaller id is seen when the list is read again.
     """
 
     priority: int
@@ -125,7 +127,7 @@ class Claimer:
 
     So a pool that handlers have exhausted cannot keep a worker from claiming, and two settings can differ here. Plans are
     made once: planning a claim takes as long as running it. And a claim does not wait for the disk: one that a crash of
-    the server forgets is a job that is ready again, and the fence refuses whoever still works on it.
+    the server forgets is a job that is ready again, and the fence refuses the attempt that still works on it.
     """
 
     def __init__(self, database: Database, lanes: Lanes, worker_id: int, limiters: Limiters | None = None) -> None:
@@ -138,7 +140,7 @@ class Claimer:
         self._cursor = 0
         self._active: list[ActiveLane] = []
         self._active_until = 0.0
-        self._turns_left: float = 0  # before the lanes behind the list must have theirs
+        self._turns_left: float = 0  # before the lanes after the list must have theirs
         self._recent: list[ActiveLane] = []  # tried first after a rest
         self._was_idle = False
         self._got = 0  # by the lane at the cursor, in this turn
@@ -184,13 +186,13 @@ class Claimer:
             return job
 
     async def owned(self) -> set[tuple[int, int]]:
-        """What is ours by the table: jobs and their attempts."""
+        """The jobs and attempts that are ours according to the table."""
         rows = await sql.owned_jobs(await self._session(), worker_id=self._worker_id)
         return {(row["id"], row["attempt"]) for row in rows}
 
-    async def release_unknown(self, unknown: Iterable[int]) -> int:
-        """Give back what is ours by the table and not by our memory: the answer to its claim was lost."""
-        rows = await sql.release_unknown(await self._session(), worker_id=self._worker_id, ids=list(unknown))
+    async def requeue_unknown(self, unknown: Iterable[int]) -> int:
+        """Requeue jobs that are ours in the table but not in memory: the answer to their claim was lost."""
+        rows = await sql.requeue_unknown(await self._session(), worker_id=self._worker_id, ids=list(unknown))
         return len(rows)
 
     def close(self) -> None:
@@ -242,7 +244,7 @@ class Claimer:
         rows.sort(key=itemgetter("priority", "id"))
         self._turns_left -= len(picks)
         if self._turns_left <= 0 or len(rows) < sum(take for _, take in picks):
-            self._active_until = 0.0  # others wait for a turn, or some lane has run dry: look again
+            self._active_until = 0.0  # others wait for a turn, or some lane has run dry: read the lanes again
         last = {(row["priority"], row["lane"]): row["id"] for row in rows}
         for active, _ in picks:
             active.after = last.get((active.priority, active.lane), active.after)
@@ -252,7 +254,7 @@ class Claimer:
         return rows
 
     def _move_on(self, last: ActiveLane, got: int) -> set[int]:
-        """Put the cursor behind the last lane that was served, or before it while it has not got its weight."""
+        """Put the cursor after the last lane that was served, or before it while it has not got its weight."""
         self._got = got + (self._got if self._cursor == last.lane - 1 else 0)
         if got and self._got < last.weight:
             self._cursor = last.lane - 1
@@ -269,7 +271,7 @@ class Claimer:
             rows = await sql.active_lanes(session, worker_id=self._worker_id, band=band, cursor=cursor, hops=HOPS)
             ahead = [row for row in rows if not row["behind"]]
             cut_off = len(ahead) >= HOPS
-            # Lanes behind the cursor have had their turn, so that those farther on come first.
+            # Lanes that the cursor has passed have had their turn: those farther on come first.
             for row in ahead if cut_off else rows:
                 self._lanes.learn(row["lane"], (row["queue"], row["kind"], row["fairness_key"]))
                 if row["verdict"] in ("permits", "breaker"):

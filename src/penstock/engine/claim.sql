@@ -11,7 +11,7 @@ order by 1, 2, 3
 on conflict do nothing
 
 -- name: active_lanes
--- The lanes that have ready jobs, best band first, beginning behind the cursor, with the verdict for this worker. A skip
+-- The lanes that have ready jobs, best band first, beginning after the cursor, with the verdict for this worker. A skip
 -- scan: each hop is one probe of the index, whatever the number of jobs in a lane. With a band, a walk that was cut off
 -- goes on from there.
 with recursive
@@ -19,7 +19,7 @@ with recursive
     select coalesce(:band::smallint, priority) as priority
     from penstock.jobs where state = 'ready' and not quarantined order by jobs.priority limit 1
   ),
-  ahead as (  -- from the cursor to the end of the band, then the bands behind it
+  ahead as (  -- from the cursor to the end of the band, then the bands after it
     select job.priority, job.lane, 1 as hop
     from (select priority, :cursor::int as lane from first) as here cross join lateral (
       -- include: gates.sql next_lane
@@ -110,11 +110,11 @@ returning id, lane, priority, attempt, failures, quarantined, unique_key, unique
 -- name: owned_jobs
 select id, attempt from penstock.jobs where state = 'running' and worker_id = :worker_id
 
--- name: release_unknown
--- running -> ready: claimed for us by a statement whose answer never came. Nobody runs it, and nobody else may take it.
+-- name: requeue_unknown
+-- running -> ready: claimed for us by a statement whose answer never came. No handler runs it, and no other worker may take it.
 update penstock.jobs
 set state = 'ready', worker_id = null, claimed_at = null,
-  attempts = attempts || row(attempt, worker_id, claimed_at, 0, 'released', 'the answer to the claim was lost')::penstock.attempt
+  attempts = attempts || row(attempt, worker_id, claimed_at, 0, 'requeued', 'the answer to the claim was lost')::penstock.attempt
 where id = any (:ids::bigint[]) and worker_id = :worker_id
 returning id
 

@@ -3,8 +3,7 @@
 A worker registers before it works, in one transaction under a lock: it adds up what the registered workers may open at
 most, what others have open now, and the limits of the server, the role and the database. What does not fit now waits
 until a worker leaves, as in a rolling deploy; what can never fit is refused with the largest setting that does. So two
-who come at the same time never both take the last room, and a fleet that has started never meets a full server because
-of itself.
+workers that start at the same time never both take the last room, and a fleet never fills its server by itself.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from penstock.text import counted
 
 sql = statements(__file__)
 
-OWN_SESSIONS = ("heartbeat", "claim", "listen", "lanes")  # "lanes" lives for a moment only, one at a time
+OWN_SESSIONS = ("heartbeat", "claim", "listen", "lanes")  # the session "lanes" lives for a moment only, one at a time
 CLOSING = 1  # a session that was cut is the server's for a moment longer than it is ours
 TRY_EVERY = 1.0  # seconds between tries while waiting
 LOG_EVERY = 30.0
@@ -79,7 +78,7 @@ class ConnectionBudget:
 
     @property
     def alone(self) -> int:
-        """What a worker could have if there were no other."""
+        """The connections that a worker could have if there were no other."""
         return min(limit.size - limit.staying for limit in self.limits)
 
     @property
@@ -88,7 +87,7 @@ class ConnectionBudget:
 
     @property
     def crowded(self) -> bool:
-        """Only processes of ours that have not registered are in the way: others that wait, or that only put jobs in."""
+        """Only processes of ours that have not registered are in the way: others that wait, or that only enqueue."""
         return not self.fits and self.need <= self.alone - self.promised
 
     @property
@@ -98,7 +97,7 @@ class ConnectionBudget:
 
     @property
     def shortage(self) -> str:
-        """Why it does not fit now, and what to do."""
+        """The sentence for a worker that does not fit now, with the fix."""
         limit = self.tightest
         return (
             f"{self.need} are needed, but {max(0, self.free)} are left: {limit.name} is {limit.size}, "
@@ -108,7 +107,7 @@ class ConnectionBudget:
 
     @property
     def refusal(self) -> str:
-        """Why it will never fit, and the largest setting that does."""
+        """The sentence for a worker that will never fit, with the largest setting that does."""
         limit = min(self.limits, key=lambda limit: limit.size - limit.staying)
         said = (
             f"A worker needs {self.need} connections, and can never have them: {limit.name} is {limit.size}, of which "
@@ -120,7 +119,7 @@ class ConnectionBudget:
 
     @property
     def crowd(self) -> str:
-        """Why waiting on would not help: those who wait hold what they wait for."""
+        """The sentence for a wait that cannot succeed: the processes that wait hold the connections that they wait for."""
         limit = self.tightest
         return (
             f"A worker needs {self.need} connections, but {limit.others - limit.staying} are held by processes of Penstock "
@@ -158,7 +157,7 @@ class JoinPatience:
             self.log_shortage(budget)
 
     def log_shortage(self, budget: ConnectionBudget) -> None:
-        """At once, and then now and then."""
+        """Log at once, and then now and then."""
         if time.monotonic() - self._logged_at > LOG_EVERY:
             self._logged_at = time.monotonic()
             log.warning("waiting for connections", need=budget.need, free=budget.free, reason=budget.shortage)
@@ -209,7 +208,7 @@ async def try_to_join(database: Database, member: Registration) -> tuple[int | N
 
 @asynccontextmanager
 async def _own_transaction(database: Database) -> AsyncIterator[Session]:
-    """By the pool, which is open already when the server is full; behind a pooler past it, as the role that is counted."""
+    """The pool, which is open already when the server is full; with a pooler, a direct session of the counted role."""
     if not database.endpoint.address.pooled:
         async with database.pool.transaction() as tx:
             yield tx

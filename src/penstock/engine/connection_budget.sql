@@ -1,5 +1,5 @@
 -- name: try_budget_lock
--- Until the end of the transaction: who looks and registers under it sees everybody who has registered before.
+-- Until the end of the transaction: a worker that counts and registers under it sees all that have registered before.
 select pg_try_advisory_xact_lock(hashtext('penstock'), hashtext('budget'))
 
 -- name: limits
@@ -13,13 +13,13 @@ with
   here as (
     select oid as database, datname, datconnlimit from pg_database where datname = current_database()
   ),
-  marks as (  -- a release that did not say how many it may open counts with those that it has
+  marks as (  -- a release that did not record how many it may open counts with those that it has
     select right(name, 40) as mark from penstock.workers where gone_at is null and connections > 0
     union all select :mark
   ),
   other as (
     select session.usesysid as role, session.datid as database,
-      -- What is ours may go as soon as somebody stops; an API and other people's programs are here to stay.
+      -- Sessions of workers go when those stop; an API and other programs stay.
       session.application_name not like 'penstock-%' or session.application_name like 'penstock-api%' as stays
     from pg_stat_activity as session
     where coalesce(session.backend_type, 'client backend') = 'client backend'

@@ -1,28 +1,28 @@
 """The context of a handler, its first argument: progress, steps, children, limits, and the end of its job.
 
 A handler computes without a connection. If it has effects in PostgreSQL, it writes them inside `async with ctx.finish()
-as tx`: one short transaction which checks the fence, takes the writes, and moves the job to the history. A handler that
-never calls it is settled by group commit after it returns.
+as tx`: one short transaction which checks the fence, takes the writes, and moves the job to the history. The outcome of a
+handler that never calls it is recorded by group commit after it returns.
 """
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from typing import Any, Literal, TypeVarTuple, overload
 
 from opentelemetry.trace import Span
 from structlog.typing import FilteringBoundLogger
 
 from penstock.database import Pool, Session
-from penstock.engine.children import Gaps, run_map
+from penstock.engine.children import Gap, Gaps, run_map
 from penstock.engine.claim import FindLanes
 from penstock.engine.failpoint import STEP, reach
 from penstock.engine.job import Job, StopReason, encode_result
-from penstock.engine.kinds import Call, Kind
+from penstock.engine.kinds import Call, Kind, R
 from penstock.engine.limits.exchange import Limiters
 from penstock.engine.limits.limiter import NOTHING_SAID, WENT_WELL, Permit, read_end
 from penstock.engine.settle import Settler, finish, hold_fence, settled_before
@@ -33,6 +33,8 @@ from penstock.telemetry import is_traced, log, start_span
 PROGRESS_EVERY = 0.5  # seconds between writes of one job's progress
 STEP_REPORTED_AFTER = 0.3  # seconds that a step must last to be worth a write of its own
 
+Ts = TypeVarTuple("Ts")
+
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
@@ -42,7 +44,7 @@ class Runtime:
     settler: Settler
     worker_id: int
     code: str
-    find_lanes: FindLanes  # the numbers of lanes, which are made if there are none
+    find_lanes: FindLanes  # the ids of lanes; missing ones are added
     limiters: Limiters = field(default_factory=Limiters)
 
 
@@ -81,19 +83,19 @@ class Context:
         self.step_name = ""  # at present, or the one that failed
         self.started_at = self.progressed_at = time.monotonic()
         self._log: FilteringBoundLogger | None = None
-        self._part: Span | None = None  # of the trace: what goes on at present
+        self._part: Span | None = None  # of the trace: the part that runs now
         self._steps: Steps | None = None
         self._progress: dict[str, Any] = {}
         self._reported_at = 0.0
         self._reported_step = ""
         self._step_since = 0.0
         self._waiting = 0  # for permits, in how many of the handler's tasks
-        self.ending = NOTHING_SAID  # what the attempt says about the limits that its kind uses
-        self.excused = False  # the last failure was of another side that has answered nobody since
+        self.ending = NOTHING_SAID  # what the attempt shows about the limits that its kind uses
+        self.excused = False  # the last failure was of a dependency that has answered no call since
 
     @property
     def attempt(self) -> int:
-        """The number of this try, from 1 on; it never shrinks."""
+        """The number of this attempt, from 1 on; it never decreases."""
         return self.job.attempt
 
     @property
@@ -103,7 +105,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True as soon as somebody wants this handler to end; for loops that cannot be interrupted."""
+        """True as soon as this handler should end; for loops that cannot be interrupted."""
         return self.stop is not None
 
     @property
@@ -120,7 +122,7 @@ class Context:
     # -- on the way -------------------------------------------------------------------------------------------------
 
     async def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Say how far the work is. Shown by `why`, and proof of life for `stall_after`; written at most twice a second."""
+        """Report progress. Shown by `why`, and proof of life for `stall_after`; written at most twice a second."""
         now = self.progressed_at = time.monotonic()
         self._progress = {"done": done, "total": total, "note": note}
         if now - self._reported_at >= PROGRESS_EVERY or done == total:
@@ -128,7 +130,7 @@ class Context:
         await asyncio.sleep(0)  # a handler that only counts must not starve the others
 
     def report_step(self, now: float) -> None:
-        """Called by the worker's watch: a step that lasts is written down, a quick one is not worth it."""
+        """Write the current step if it has lasted a while; called by the worker's watch."""
         if self.step_name != self._reported_step and now - self._step_since > STEP_REPORTED_AFTER:
             self._report(now)
 
@@ -145,7 +147,7 @@ class Context:
         return self._steps
 
     def enter(self, name: str) -> None:
-        """Say which part of the work begins, for `why` and the dead letter; unlike a step's, its result is not kept."""
+        """Name the part of the work that begins, for `why` and the dead letter; unlike a step's, its result is not kept."""
         self.step_name, self._step_since = name, time.monotonic()
         self.progressed_at = self._step_since
         if is_traced():
@@ -154,13 +156,38 @@ class Context:
         reach(f"{STEP}{name}")
 
     def end_part(self) -> None:
-        """For the trace: a part ends when the next one begins."""
+        """End the span of the current part: it ends when the next one begins."""
         if self._part is not None:
             self._part.end()
             self._part = None
 
+    @overload
     async def step(
-        self, name: str, function: Callable[..., Any], *arguments: Any, version: int = 1, pure: bool = False
+        self,
+        name: str,
+        function: Callable[[*Ts], Awaitable[R]],
+        *arguments: *Ts,
+        version: int = 1,
+        pure: bool = False,
+    ) -> R: ...
+
+    @overload
+    async def step(
+        self,
+        name: str,
+        function: Callable[[*Ts], R],
+        *arguments: *Ts,
+        version: int = 1,
+        pure: bool = False,
+    ) -> R: ...
+
+    async def step(
+        self,
+        name: str,
+        function: Callable[[*Ts], Any],
+        *arguments: *Ts,
+        version: int = 1,
+        pure: bool = False,
     ) -> Any:
         """Run a part of the work once: a later attempt gets what it returned, JSON or bytes up to 8 MB.
 
@@ -169,15 +196,25 @@ class Context:
         before = self.step_name
         self.enter(name)
         result = await self.steps.run(name, function, arguments, version, pure=pure)
-        self.step_name = before  # not after a failure: it tells where it happened
+        self.step_name = before  # not after a failure: it shows where it happened
         self.end_part()
         self.progressed_at = time.monotonic()
         return result
 
+    @overload
+    async def map(
+        self, name: str, calls: Iterable[Call[R]], *, limit: int | None = None, gaps: Literal["refuse"] = "refuse"
+    ) -> list[R]: ...
+
+    @overload
+    async def map(
+        self, name: str, calls: Iterable[Call[R]], *, limit: int | None = None, gaps: Gaps
+    ) -> list[R | Gap]: ...
+
     async def map(
         self, name: str, calls: Iterable[Call], *, limit: int | None = None, gaps: Gaps = "refuse"
     ) -> list[Any]:
-        """Spread calls over the fleet, at most `limit` of them at once, and return their results in order.
+        """Run calls as child jobs on the whole fleet, at most `limit` of them at once, and return their results in order.
 
         While the children run, this job has no slot: the handler is left here, and runs again from the top when the last one
         has ended. What comes before should be steps. A child that dies is this job's failure, or a `Gap` if those are allowed.
@@ -186,13 +223,13 @@ class Context:
 
     @asynccontextmanager
     async def limit(self, name: str, amount: int = 1) -> AsyncIterator[Permit]:
-        """Have permits of a limit for one call; how the block is left tells how the other side is.
+        """Hold permits of a limit for one call; how the block ends shows the state of the dependency.
 
-        Waits for its turn, without a connection. When the breaker is open, it raises at once what makes the job come back
-        after the rest, uncharged.
+        Waits for its turn, without a connection. When the breaker is open, it raises at once, and the job comes back after
+        the rest, uncharged.
         """
         self._waiting += 1
-        self.progressed_at = inf  # who waits for a permit does not stall
+        self.progressed_at = inf  # a handler that waits for a permit does not stall
         try:
             permit = await self.runtime.limiters.take(self.job, name, amount)
         finally:
@@ -212,7 +249,7 @@ class Context:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Session]:
-        """One transaction on the way: the fence, and my writes. For large effects, which nobody sees before `finish`."""
+        """An intermediate transaction: the fence and the handler's writes. For large effects, invisible until `finish`."""
         async with self.runtime.pool.transaction() as tx:
             await hold_fence(tx, self.runtime.worker_id, self.job)
             yield tx
@@ -221,9 +258,9 @@ class Context:
 
     @asynccontextmanager
     async def finish(self, result: Any = None) -> AsyncIterator[Session]:
-        """One transaction: the fence, my writes, and done. It is the end of the job, and happens once."""
+        """The final transaction: the fence, the handler's writes, and done. It ends the job, once."""
         if self.finished:
-            raise RuntimeError(f"Job {self.job.id} is finished already: ctx.finish() is the end of a job.")
+            raise RuntimeError(f"Job {self.job.id} is finished already: call ctx.finish() once, at the end.")
         encoded = encode_result(self.job.kind, result)
         runtime, job = self.runtime, self.job
         try:
@@ -240,6 +277,8 @@ class Context:
         self.finished = True
 
     async def committed(self) -> bool:
-        """After a COMMIT without an answer: the attempt is among those that ended, or not."""
-        settled = await self.runtime.pool.repeat(settled_before, self.runtime.worker_id, [self.job])
+        """Whether the attempt has ended, after a COMMIT without an answer."""
+        settled = await self.runtime.pool.repeat(
+            lambda session: settled_before(session, self.runtime.worker_id, [self.job])
+        )
         return bool(settled)

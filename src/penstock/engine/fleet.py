@@ -1,4 +1,4 @@
-"""The fleet: the rows of workers, from registration to leaving, and the questions of others about them.
+"""The fleet: the rows of workers, from registration to leaving, and queries about them.
 
 A worker's heartbeat is in heartbeat.py, its part of the fleet's maintenance in maintenance.py.
 """
@@ -52,8 +52,8 @@ class WorkerState:
     running: int
     started_at: datetime
     heartbeat_at: datetime
-    lease_seconds: Annotated[float, Field(description="After so long without a beat its jobs are taken over.")]
-    load: Annotated[dict[str, Any], Field(description="What it last said of itself: its pool, its code.")]
+    lease_seconds: Annotated[float, Field(description="After so long without a heartbeat its jobs are taken over.")]
+    load: Annotated[dict[str, Any], Field(description="Its last report: its pool, its code.")]
     gone_at: datetime | None
     gone_why: str | None
     draining: Annotated[bool, Field(exclude=True)]
@@ -62,8 +62,19 @@ class WorkerState:
 
 
 async def register(session: Session, member: Registration) -> int:
-    """Join the fleet; the number is the worker's identity until it leaves or is declared gone."""
-    worker_id: int = await sql.register_worker.value(session, name=member.name, version=__version__, **vars(member))
+    """Join the fleet; the id is the worker's identity until it leaves or is declared gone."""
+    worker_id: int = await sql.register_worker.value(
+        session,
+        name=member.name,
+        host=member.host,
+        pid=member.pid,
+        version=__version__,
+        queues=member.queues,
+        kinds=member.kinds,
+        slots=member.slots,
+        lease=member.lease,
+        connections=member.connections,
+    )
     return worker_id
 
 

@@ -25,7 +25,7 @@ select
 from me
 
 -- name: leave
--- The end of a worker that has given everything back.
+-- The end of a worker that has requeued everything.
 update penstock.workers set gone_at = penstock.now(), gone_why = 'left', heartbeat_at = penstock.now()
 where id = :worker_id and gone_at is null
   and not exists (select from penstock.jobs where state = 'running' and worker_id = :worker_id)
@@ -40,13 +40,13 @@ where gone_at is null or gone_at > penstock.now() - :gone_within::interval
 order by gone_at nulls first, id
 
 -- name: acknowledge_lost
--- Somebody knows that they were lost: doctor does not tell it again.
+-- Acknowledged losses: doctor does not report them again.
 update penstock.workers set load = load || '{"known": true}'
 where gone_at is not null and gone_why <> 'left' and not load ? 'known'
 returning id
 
 -- name: membership
--- How the fleet sees one worker.
+-- One worker, as the fleet sees it.
 select gone_at, gone_why, lease, penstock.now() - heartbeat_at as silent_for from penstock.workers where id = :worker_id
 
 -- name: is_served

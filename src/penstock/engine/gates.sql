@@ -1,7 +1,7 @@
 -- Fragments that the claim, `why` and the counts share.
 
 -- name: admission
--- Whether a worker may take jobs from a lane. The claim obeys it, and `why` explains with it.
+-- Whether a worker may take jobs from a lane. The claim obeys it, and `why` explains it.
 admission as (
   select
     lane.id as lane, lane.queue, lane.kind, lane.fairness_key,

@@ -48,7 +48,7 @@ class Lease:
 
     @property
     def must_stop(self) -> bool:
-        """Time to stop our own work: others may soon take it over."""
+        """True when it is time to stop our own work: others may soon take it over."""
         return time.monotonic() - self._renewed_at > FENCE_AT * self._seconds
 
 
@@ -177,7 +177,7 @@ class Heartbeat:
             return min(wait, await self.exchange(session)) if self.exchange is not None else wait
         except TROUBLE:
             raise
-        except Exception:  # noqa: BLE001  a fault of ours, or of a row that nobody foresaw
+        except Exception:  # noqa: BLE001  a defect, or a row of an unforeseen form
             log.exception("a chore failed", worker=self._worker_id)
             session.terminate()  # it may be in the middle of a transaction
             return TICK
@@ -190,7 +190,7 @@ class Heartbeat:
                 await self._woken.wait()
         except TimeoutError:
             return
-        if not self._end.is_set():  # somebody is in a hurry
+        if not self._end.is_set():  # an early heartbeat was triggered
             self._woken.clear()
 
     def _call_main(self, callback: Callable[..., None], *arguments: Any) -> None:

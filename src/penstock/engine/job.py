@@ -1,13 +1,13 @@
-"""A claimed job, and the outcomes of an attempt as values. Only the settler writes them.
+"""A claimed job, and the outcomes of an attempt as values. Only the settler records them.
 
 Done        the handler returned                           running -> history
 Finished    the handler's own transaction has done it      (already in the history)
 Waits       for its children                               (already waiting)
 Retry       failed, charged                                running -> later
 Snooze      asked for patience, not charged                running -> later
-Bury        no try left, or permanently wrong              running -> dead
-Cancelled   somebody asked for it                          running -> history
-Release     not its fault: a stop, or a worker at its end  running -> ready
+Dead        no try left, or permanently wrong              running -> dead
+Cancelled   by request                                     running -> history
+Requeue     not its fault: a stop, or a worker at its end  running -> ready
 """
 
 import hashlib
@@ -17,8 +17,9 @@ import traceback
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, Generic, Self
 
+from penstock.engine.kinds import R_co
 from penstock.errors import Permanent
 from penstock.telemetry import mask
 from penstock.text import storable
@@ -28,21 +29,21 @@ MESSAGE_MAX = 4_000
 RESULT_MAX = 8 * 2**20
 
 
-class JobId(int):
-    """The number of a job; `created` is False when a job with the same `unique` was there already."""
+class JobId(int, Generic[R_co]):
+    """The id of a job; `created` is False when a job with the same `unique` was there already. `R_co` is its result."""
 
     created = True
 
     @classmethod
-    def existing(cls, number: int) -> "JobId":
-        found = cls(number)
+    def existing(cls, job_id: int) -> Self:
+        found = cls(job_id)
         found.created = False
         return found
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One attempt at a job. `(id, attempt)` and the worker's number are the fence that every write shows."""
+    """One attempt at a job. `(id, attempt)` and the worker's id are the fence that every write shows."""
 
     id: int
     kind: str
@@ -57,22 +58,22 @@ class Job:
     claimed_at: float  # this process's monotonic clock
     priority: int = 0
     scope: str | None = None  # where steps of it are kept, if any are
-    trace: dict[str, str] | None = None  # of whoever put it in
+    trace: dict[str, str] | None = None  # of the caller that enqueued it
 
 
 class StopReason(Enum):
-    """Why a running handler is cancelled."""
+    """The reason for which a running handler is cancelled."""
 
     CANCEL = "cancelled"
     TIMEOUT = "timed out"
     STALL = "stalled"
-    RELEASE = "released"
+    REQUEUE = "requeued"
     LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why it failed, as it is kept with the job."""
+    """The cause of a failed attempt, as it is kept with the job."""
 
     cls: str  # the error class that decided what happens: Transient, Permanent, …
     type: str
@@ -96,12 +97,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Settled by `ctx.finish()` together with the handler's effects."""
+    """Recorded by `ctx.finish()` together with the handler's effects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Left by `ctx.map`, which has written it."""
+    """Waits for children; `ctx.map` has written it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,25 +123,25 @@ class Snooze:
 
 
 @dataclass(frozen=True, slots=True)
-class Bury:
-    """Dead, until somebody redrives or discards it."""
+class Dead:
+    """Failed permanently: a dead letter until it is redriven or discarded."""
 
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Ended because somebody asked for it."""
+    """Ended by request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """Given back unharmed."""
+class Requeue:
+    """Returned to its queue, uncharged."""
 
     reason: str = field(default="stopped")
 
 
-Outcome = Done | Finished | Waits | Retry | Snooze | Bury | Cancelled | Release
+Outcome = Done | Finished | Waits | Retry | Snooze | Dead | Cancelled | Requeue
 
 
 def describe_failure(kind: str, error: BaseException, cls: str, code: str = "", step: str = "") -> Failure:
@@ -157,7 +158,7 @@ def describe_failure(kind: str, error: BaseException, cls: str, code: str = "", 
 
 
 def fingerprint(kind: str, error_type: str, place: str, message: str) -> str:
-    """The same for failures of one cause: numbers, quoted names and paths in the message do not count."""
+    """A digest that is equal for failures of one cause: numbers, quoted names and paths in the message do not count."""
     shape = re.sub(r"'[^']*'|\"[^\"]*\"|/[\w./-]+|0x[0-9a-f]+|\d+", "#", message)[:200]
     return hashlib.sha256("\0".join((kind, error_type, place, shape)).encode()).hexdigest()[:12]
 

@@ -1,6 +1,6 @@
 """Maintenance of the fleet: find lost workers, take their jobs back, promote what is due, sweep what is over.
 
-There is no leader. Each worker does it between its heartbeats, in bounded batches on the heartbeat's connection; rows that
+Without a leader: each worker does it between its heartbeats, in bounded batches on the heartbeat's connection; rows that
 another worker has locked are skipped. The history has one partition for each day, made ahead and dropped when it is old.
 """
 
@@ -34,9 +34,9 @@ expiries = telemetry.counter(
     "penstock_workers_lost_total", "Workers that this one declared gone: their process or their lease ended", ("why",)
 )
 rescued = telemetry.counter(
-    "penstock_jobs_rescued_total", "Jobs that this one took back from lost workers, to ready or dead", ("to",)
+    "penstock_jobs_rescued_total", "Jobs that this one took over from lost workers, to ready or dead", ("to",)
 )
-promoted = telemetry.counter("penstock_jobs_promoted_total", "Jobs whose time had come")
+promoted = telemetry.counter("penstock_jobs_promoted_total", "Jobs that became ready at their time")
 
 
 class Maintenance:
@@ -103,7 +103,7 @@ async def rescue(session: Session, gone_id: int) -> set[int]:
         for row in rows:
             rescued.labels(row["state"]).inc()
             lanes.add(row["lane"])
-        if not rows:  # who declared it gone did not get that far; the next round will have what is locked
+        if not rows:  # the worker that declared it gone did not get that far; the next round takes what is locked
             await sql.end_sessions.run(session, gone_id=gone_id)
         if len(rows) < BATCH:
             return lanes
@@ -121,7 +121,7 @@ class Sweeper:
     def __init__(self, settings: Settings, *, batch: int = BATCH) -> None:
         self._kept = settings.engine
         self._batch = batch
-        self._after = 0  # the last job whose steps were looked at in this pass
+        self._after = 0  # the last job whose steps were checked in this pass
 
     async def sweep(self, session: Session) -> bool:
         """One round; True when there is more to do."""
@@ -137,7 +137,7 @@ class Sweeper:
         return any(count >= self._batch for count in swept)
 
     async def _sweep_own_checkpoints(self, session: Session) -> int:
-        """One page on; how many were looked at."""
+        """Check the next page; the number of steps in it."""
         row = await sql.sweep_own_checkpoints.first(session, after=self._after, batch=self._batch)
         if row is None or row["looked"] < self._batch:
             self._after = 0

@@ -13,8 +13,8 @@ where to_regclass('penstock.job_history_' || to_char(day, 'YYYYMMDD')) is null
 select pg_try_advisory_xact_lock(hashtext('penstock'), hashtext('partitions'))
 
 -- name: expired_partition
--- The oldest day that ended longer ago than what is kept, with the statement that drops it. Not while somebody has been
--- reading the history for long, a dump for example: everybody who ends a job would queue behind our wait for him.
+-- The oldest day that ended longer ago than what is kept, with the statement that drops it. Not while another session has been
+-- reading the history for long, a dump for example: all that end a job would queue after our wait for it.
 select to_char(day.date, 'YYYY-MM-DD') as day, part.reltuples::bigint as rows,
   format('drop table penstock.%I', part.relname) as statement
 from pg_inherits
@@ -69,7 +69,7 @@ select (select count(*) from page)::int as looked, (select max(job_id) from page
   (select count(*) from swept)::int as swept
 
 -- name: sweep_shared_checkpoints
--- The steps of a scope that nobody has come back to: a use makes them young again.
+-- The steps of a scope that no job has come back to: each use renews them.
 with old as (
   select ctid from penstock.checkpoints
   where not own and made_at < penstock.now() - :kept::interval order by made_at limit :batch for update skip locked
@@ -80,7 +80,7 @@ swept as (
 select count(*)::int from swept
 
 -- name: note_missing_locks
--- The first of two looks: whose session lock is absent, and what was true at that moment. One that is back is forgiven.
+-- The first of two checks: workers whose session lock is absent, and the state at that moment. One that is back is cleared.
 with held as materialized (
   select objid::bigint as worker_id from pg_locks
   where locktype = 'advisory' and granted and classid = hashtext('penstock worker')::int8::bit(32)::int8::oid
@@ -103,8 +103,8 @@ where worker.id = looked.id and (
 )
 
 -- name: declare_gone
--- The second look, at least half a second later: still no lock, no heartbeat in between, and the same server. Everybody else is
--- left to the lease. Never by taking the lock: that would make a dead worker look alive to the next one who asks.
+-- The second check, at least half a second later: still no lock, no heartbeat in between, and the same server. All others are
+-- left to the lease. Never by taking the lock: that would make a dead worker look alive to the next check.
 with held as materialized (
   select objid::bigint as worker_id from pg_locks
   where locktype = 'advisory' and granted and classid = hashtext('penstock worker')::int8::bit(32)::int8::oid
@@ -122,7 +122,7 @@ gone as (
       and worker.id not in (select worker_id from held)
     )
   )
-  for update skip locked  -- against a claim or a heartbeat that is under way: look again next time
+  for update skip locked  -- against a claim or a heartbeat that is under way: check again next time
 )
 update penstock.workers as worker
 set gone_at = penstock.now(), gone_why = case when gone.expired then 'its lease ended' else 'its process ended' end
@@ -130,13 +130,13 @@ from gone where worker.id = gone.id
 returning worker.id, worker.name, worker.gone_why
 
 -- name: gone_with_jobs
--- Workers that are gone and still own something. An index-only look at what runs.
+-- Workers that are gone and still own something. An index-only scan of what runs.
 select distinct worker_id from penstock.jobs
 where state = 'running'
   and worker_id in (select id from penstock.workers where gone_at is not null and gone_at > penstock.now() - interval '1 day')
 
 -- name: rescue_jobs
--- running -> ready as a quarantined job, or dead after two deaths as a lonely quarantined job; what was to be cancelled is cancelled.
+-- running -> ready as a quarantined job, or dead after two deaths as the only quarantined job; what was to be cancelled is cancelled.
 -- A death is charged only to a quarantined job: there was at most one of them in the worker.
 with lost as (
   select id from penstock.jobs where state = 'running' and worker_id = :gone_id limit :batch for update skip locked
@@ -157,7 +157,7 @@ returning id, lane, state::text as state, cancelling, fanout
 
 -- name: end_sessions
 -- A frozen process keeps the locks of its transactions. In the middle of a message, between Parse and Bind, the server waits
--- for the rest without any timeout: neither idle in a transaction nor running a statement. So who is gone loses the sessions
+-- for the rest without any timeout: neither idle in a transaction nor running a statement. So a worker that is gone loses the sessions
 -- whose transactions began before that. The mark is that of session.py.
 select pg_terminate_backend(session.pid)
 from penstock.workers as worker

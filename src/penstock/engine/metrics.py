@@ -18,7 +18,7 @@ BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
 ATTEMPTS = telemetry.describe(
     "counter",
     "penstock_job_attempts",
-    "Ended attempts; outcome is done, finished, waits, retry, snooze, bury, cancelled or release, class that of the error",
+    "Ended attempts; outcome is done, finished, waits, retry, snooze, dead, cancelled or requeue, class that of the error",
     ("kind", "outcome", "class"),
 )
 SECONDS = telemetry.describe("histogram", "penstock_job_seconds", "Seconds of attempts", ("kind",))

@@ -1,12 +1,12 @@
 """The queue: enqueues jobs, finds them, cancels them, pauses and resumes queues, kinds and fairness keys.
 
-An enqueue is part of the caller's transaction when there is one (`tx=`): the job and what it is about are born together.
-Otherwise enqueues of many coroutines go out together (`Enqueuer`).
+An enqueue is part of the caller's transaction when there is one (`tx=`): the job and what it is about commit together.
+Otherwise enqueues of many coroutines are committed together (`Enqueuer`).
 """
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -18,7 +18,8 @@ from penstock.database import Database, Session, SqlConnection, statements
 from penstock.engine.claim import LaneKey, Lanes, wake_queues
 from penstock.engine.job import JobId
 from penstock.engine.kinds import Call, check_fairness_key
-from penstock.errors import BadJob, ConnectionLost, PenstockError
+from penstock.errors import BadJob, ConnectionLost, NotFound, PenstockError
+from penstock.text import did_you_mean, listed
 
 sql = statements(__file__)
 
@@ -30,7 +31,7 @@ JSON_COLUMNS = frozenset({"args", "result", "progress", "error", "attempts"})
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A call with everything that says when and whose it is."""
+    """A call with its options: fairness key, priority, delay, unique key."""
 
     call: Call
     fairness_key: str = "default"
@@ -44,11 +45,9 @@ class Order:
             raise BadJob(f"{self.call!r} is not a job: call the decorated function, as in enqueue(greet(name='Ada')).")
         check_fairness_key(self.fairness_key)
         if self.priority not in PRIORITIES:  # 1.5 and "1" are not
-            raise BadJob(
-                f"A priority of {self.priority} cannot be: use a whole number from -100 (first) to 100 (last)."
-            )
+            raise BadJob(f"Invalid priority {self.priority}: use an integer from -100 (first) to 100 (last).")
         if self.unique_for is not None and self.unique is None:
-            raise BadJob("unique_for needs unique: say which key shall stay taken.")
+            raise BadJob("unique_for needs unique: name the key that stays taken.")
         if self.unique is not None and not _is_key(self.unique):
             raise BadJob("unique must be a text of 1 to 500 bytes, without NUL.")
         for span in (self.delay, self.unique_for):
@@ -68,9 +67,9 @@ def _is_key(text: object) -> bool:
 
 
 async def enqueue_orders(tx: Session, ids: Mapping[LaneKey, int], orders: Sequence[Order]) -> list[JobId]:
-    """Insert in the caller's transaction; the numbers in the order of the calls."""
+    """Insert in the caller's transaction; the ids in the order of the calls."""
     plain = [order for order in orders if order.unique is None]
-    numbers = iter(
+    ids_in_order = iter(
         await insert_jobs(
             tx,
             lanes=[ids[order.lane] for order in plain],
@@ -84,10 +83,10 @@ async def enqueue_orders(tx: Session, ids: Mapping[LaneKey, int], orders: Sequen
     found: list[JobId] = []
     for order in orders:
         if order.unique is None:
-            found.append(next(numbers))
+            found.append(next(ids_in_order))
         else:
             found.append(keyed[order.unique])
-            keyed[order.unique] = JobId.existing(keyed[order.unique])  # for those of this batch who came later
+            keyed[order.unique] = JobId.existing(keyed[order.unique])  # for later calls of this batch with the same key
     return found
 
 
@@ -101,7 +100,7 @@ async def insert_jobs(
     queues: set[str],
 ) -> list[JobId]:
     """Insert jobs without keys, in batches that fit a message, and wake the workers of these queues."""
-    numbers: list[JobId] = []
+    job_ids: list[JobId] = []
     for start in range(0, len(lanes), BATCH):
         part = slice(start, start + BATCH)
         rows = await sql.insert_jobs(
@@ -112,25 +111,25 @@ async def insert_jobs(
             delays=delays[part],
             queues=sorted(queues) if part.stop >= len(lanes) else [],
         )
-        numbers += [JobId(row[0]) for row in rows]
-    return numbers
+        job_ids += [JobId(row[0]) for row in rows]
+    return job_ids
 
 
 async def _enqueue_keyed(tx: Session, ids: Mapping[LaneKey, int], orders: list[Order]) -> dict[str, JobId]:
-    """One job per key, now and among the unfinished; for a taken key, the number of the one who has it."""
+    """One job per key, now and among the unfinished; for a taken key, the id of the job that has it."""
     wanted: dict[str, Order] = {}
     for order in orders:
         wanted.setdefault(str(order.unique), order)
     found: dict[str, JobId] = {}
     while missing := [key for key in wanted if key not in found]:
-        numbers = await reserve_ids(tx, len(missing))
-        by_key = dict(zip(missing, numbers, strict=True))
+        reserved = await reserve_ids(tx, len(missing))
+        by_key = dict(zip(missing, reserved, strict=True))
         ours = {row["key"] for row in await sql.take_keys(tx, keys=list(by_key), ids=list(by_key.values()))}
         new = [(by_key[key], wanted[key]) for key in missing if key in ours]
         if new:
             await sql.insert_keyed_jobs.run(
                 tx,
-                ids=[number for number, _ in new],
+                ids=[job_id for job_id, _ in new],
                 lanes=[ids[order.lane] for _, order in new],
                 priorities=[order.priority for _, order in new],
                 args=[order.call.args for _, order in new],
@@ -139,7 +138,7 @@ async def _enqueue_keyed(tx: Session, ids: Mapping[LaneKey, int], orders: list[O
                 keeps=[order.unique_for for _, order in new],
             )
             await wake_queues(tx, {order.call.kind.queue for _, order in new if order.delay is None})
-            found |= {str(order.unique): JobId(number) for number, order in new}
+            found |= {str(order.unique): JobId(job_id) for job_id, order in new}
         taken = [key for key in missing if key not in found]
         # A holder that was there a moment ago may be over by now: then the key is free, and we try again.
         for key, holder in (await holders_of(tx, taken)).items():
@@ -169,10 +168,10 @@ async def insert_reserved(tx: Session, lane: int, args: Mapping[int, str], keys:
 
 async def insert_alone(tx: Session, lane: int, key: str) -> bool:
     """Insert a ready job without arguments under a unique key; False if the key is taken."""
-    [number] = await reserve_ids(tx, 1)
-    if not await sql.take_keys(tx, keys=[key], ids=[number]):
+    [job_id] = await reserve_ids(tx, 1)
+    if not await sql.take_keys(tx, keys=[key], ids=[job_id]):
         return False
-    await insert_reserved(tx, lane, {number: "{}"}, [key])
+    await insert_reserved(tx, lane, {job_id: "{}"}, [key])
     return True
 
 
@@ -191,13 +190,24 @@ async def cancel_idle(tx: Session, ids: Sequence[int], reason: str) -> list[Reco
 
 
 async def cancel_running(tx: Session, ids: Sequence[int]) -> list[int]:
-    """Ask the workers of those of these jobs that run to stop them."""
+    """Request their workers to stop those of these jobs that run; the ids of these."""
     return [row["id"] for row in await sql.cancel_running(tx, ids=list(ids))]
 
 
-async def pause(session: SqlConnection, what: str, name: str, reason: str) -> None:
-    """Let nothing of a queue, kind or fairness key be claimed; again changes the reason."""
+async def pause(session: SqlConnection, what: str, name: str, reason: str, *, declared: Collection[str] = ()) -> None:
+    """Let nothing of a queue, kind or fairness key be claimed; again changes the reason. An unknown name is refused."""
+    if name not in declared and not await sql.is_known.value(session, what=what, name=name):
+        names = {row["name"] for row in await sql.known_names(session, what=what)}
+        raise NotFound(_unknown(what, name, sorted(names.union(declared))))
     await sql.pause.run(session, what=what, name=name, reason=reason)
+
+
+def _unknown(what: str, name: str, known: list[str]) -> str:
+    if what == "fairness_key":
+        near = did_you_mean(name, known) or "Check its spelling."
+        return f"Fairness key {name} has never had a job or a schedule. {near}"
+    near = did_you_mean(name, known) or (f"Known: {listed(known, 10)}." if known else "No worker has declared any yet.")
+    return f"{what.capitalize()} {name} does not exist. {near}"
 
 
 async def resume(tx: Session, what: str, name: str) -> bool:
@@ -222,7 +232,7 @@ async def weigh(session: SqlConnection, fairness_key: str, weight: int) -> None:
 
 
 class Enqueuer:
-    """Group commit of enqueues: what is asked while the last one is under way goes out in the next."""
+    """Group commit of enqueues: calls that arrive while one commit is under way go into the next."""
 
     def __init__(self, database: Database, lanes: Lanes) -> None:
         self._database = database
@@ -243,17 +253,17 @@ class Enqueuer:
             await self._insert(batch)
 
     async def _insert(self, batch: list[tuple[Order, asyncio.Future[JobId]]]) -> None:
-        """Each caller gets its number, or the reason why not."""
+        """Give each caller the id of its job, or the error."""
         try:
             orders = [order for order, _ in batch]
             ids = await self._lanes.ids(self._database, (order.lane for order in orders))
             alone = all(order.unique is None for order in orders)  # then it is one statement, and needs no more
             async with self._database.pool.session() if alone else self._database.pool.transaction() as tx:
-                numbers = await enqueue_orders(tx, ids, orders)
+                job_ids = await enqueue_orders(tx, ids, orders)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError, TypeError) as error:
             if len(batch) == 1:
                 _fail(batch, error)
-            else:  # nobody pays for another's input
+            else:  # a bad call must not fail the others
                 for one in batch:
                     await self._insert([one])
         except PenstockError as error:
@@ -262,9 +272,9 @@ class Enqueuer:
             _fail(batch, ConnectionLost("Interrupted; whether the job was kept is unknown."))
             raise
         else:
-            for (_, future), number in zip(batch, numbers, strict=True):
+            for (_, future), job_id in zip(batch, job_ids, strict=True):
                 if not future.done():
-                    future.set_result(number)
+                    future.set_result(job_id)
 
 
 def _fail(batch: list[tuple[Order, asyncio.Future[JobId]]], error: Exception) -> None:

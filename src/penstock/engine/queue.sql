@@ -1,5 +1,5 @@
 -- name: insert_jobs
--- (new) -> ready, or later when it has a date. Ids come in the order of the calls. Workers are told in the same statement,
+-- (new) -> ready, or later when it has a date. Ids come in the order of the calls. Workers are notified in the same statement,
 -- so that one enqueue is one round trip.
 with new as (
   insert into penstock.jobs (lane, priority, args, state, run_at)
@@ -21,7 +21,7 @@ select nextval(pg_get_serial_sequence('penstock.jobs', 'id')) from generate_seri
 
 -- name: take_keys
 -- Sorted, so that two callers with the same keys do not wait for each other in a circle. A key that has expired is taken
--- over. What comes back is ours; for the rest somebody else was first.
+-- over. What comes back is ours; for the rest another transaction was first.
 insert into penstock.job_keys (key, job_id)
 select key, id from unnest(:keys::text[], :ids::bigint[]) as wanted(key, id) order by key
 on conflict (key) do update set job_id = excluded.job_id, until = null
@@ -56,11 +56,11 @@ from penstock.job_history as past join penstock.lanes as lane on lane.id = past.
 where past.id = :id
 
 -- name: await_job
--- Somebody waits: who settles the job will notify. Already over: the row says how.
+-- A caller waits: the settler of the job will notify. Already over: the row shows the outcome.
 update penstock.jobs set awaited = true where id = :id and not awaited
 
 -- name: cancel_idle
--- ready, later, waiting or dead -> cancelled (history). A running job is asked instead: see cancel_running.
+-- ready, later, waiting or dead -> cancelled (history). A running job is only marked: see cancel_running.
 with ended as (
   delete from penstock.jobs
   where id = any (:ids::bigint[]) and state <> 'running'
@@ -84,6 +84,38 @@ select id, state::text as state, case when awaited then pg_notify('penstock_done
 update penstock.jobs set cancelling = true
 where id = any (:ids::bigint[]) and state = 'running'
 returning id
+
+-- name: is_known
+-- Whether a queue, kind or fairness key has had a job or a schedule, or a worker of the last 7 days has declared it.
+select exists (
+  select
+  -- include: queue.sql known
+  where known.what = :what and known.name = :name
+)
+
+-- name: known_names
+-- The queues, kinds or fairness keys that there are; fairness keys can be many.
+select distinct known.name
+-- include: queue.sql known
+where known.what = :what order by known.name limit 10000
+
+-- name: known
+-- A fragment: the names of all lanes, schedules and workers.
+from (
+  select named.what, named.name
+  from penstock.lanes as lane
+  cross join lateral (values ('queue', lane.queue), ('kind', lane.kind), ('fairness_key', lane.fairness_key)) as named(what, name)
+  union all
+  select named.what, named.name
+  from penstock.schedules as schedule
+  cross join lateral (
+    values ('queue', schedule.queue), ('kind', schedule.kind), ('fairness_key', schedule.fairness_key)
+  ) as named(what, name)
+  union all
+  select 'queue', unnest(queues) from penstock.workers
+  union all
+  select 'kind', unnest(kinds) from penstock.workers
+) as known(what, name)
 
 -- name: pause
 insert into penstock.pauses (what, name, reason) values (:what, :name, :reason)

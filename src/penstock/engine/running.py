@@ -1,8 +1,8 @@
 """Running handlers: each in a task and a slot of its own, cancelled when it must end.
 
-`Handlers` starts what was claimed and enforces timeouts. `execute` runs one handler and turns whatever happens into an
-`Outcome`; `judge` decides on retries, and nothing else does. Nothing is written here: outcomes go to the settler. A handler
-that ignores its cancellation is given up: its job goes on without it, and its slot stays taken until it really ends.
+`Handlers` starts what was claimed and enforces timeouts. `execute` runs one handler and turns its end into an
+`Outcome`; only `judge` decides on retries. Nothing is written here: outcomes go to the settler. A handler
+that ignores its cancellation is abandoned: its job continues without it, and its slot stays taken until it really ends.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from typing import Any
 from penstock.engine.children import Suspended
 from penstock.engine.context import Context, Runtime
 from penstock.engine.job import (
-    Bury,
     Cancelled,
+    Dead,
     Done,
     Finished,
     Job,
     Outcome,
-    Release,
+    Requeue,
     Retry,
     Snooze,
     StopReason,
@@ -55,7 +55,7 @@ PREFETCH_SECONDS = 0.1  # work that may lie in the buffer, by the measured rate
 PREFETCH_MAX = 400
 LONGEST = timedelta(hours=1)
 LONGEST_OUTAGE_PAUSE = timedelta(minutes=10)  # as long as the longest rest of a breaker
-FREE_TRIES = 150  # of one that is alone with an outage: some 24 hours; after that they are charged
+FREE_TRIES = 150  # uncharged failures of a job that alone meets an outage: some 24 hours; later ones are charged
 END_PATIENCE = timedelta(seconds=1)  # for handlers to end once they are cancelled
 STUBBORN_AFTER = 5.0  # seconds that a handler may ignore its cancellation
 STANDARD_LIBRARY = sysconfig.get_path("stdlib") + "/asyncio"
@@ -69,7 +69,7 @@ class Slots:
     def __init__(self, size: int) -> None:
         self.size = size
         self.running = 0
-        self.more = True  # the last claim left something behind: a free slot is a reason to claim again
+        self.more = True  # the last claim left something: a free slot is a reason to claim again
         self.buffer: deque[Job] = deque()
         self._ended = 0
         self._since = time.monotonic()
@@ -116,7 +116,7 @@ def tries_for(retries: int, *, resource_limit: bool) -> int:
 
 
 async def execute(kind: Kind, context: Context) -> Outcome:
-    """Run the handler to its end. Raises only LeaseLost: then nothing here is ours to settle."""
+    """Run the handler to its end. Raises only LeaseLost: then no outcome is recorded."""
     job = context.job
     current_job.set((job.id, job.kind))
     try:
@@ -130,10 +130,10 @@ async def execute(kind: Kind, context: Context) -> Outcome:
         return Waits()
     except LeaseLost:
         raise
-    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  whatever a handler raises is its outcome
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  any exception of a handler is its outcome
         if context.suspended:
             return Waits()
-        if context.finished:  # the end was written; what comes after it is only worth a line
+        if context.finished:  # the end was written; an error after it is only logged
             log.warning("raised after finish", error=repr(error))
             return Finished()
         context.ending = read_end(error, context.stop)
@@ -158,10 +158,10 @@ async def _call(kind: Kind, context: Context) -> Any:
 def judge(kind: Kind, context: Context, error: BaseException) -> Outcome:
     if context.stop is StopReason.CANCEL:
         return Cancelled()
-    if context.stop is StopReason.RELEASE or isinstance(error, WorkerMustStop):
-        return Release(str(error) or "the worker stopped")
+    if context.stop is StopReason.REQUEUE or isinstance(error, WorkerMustStop):
+        return Requeue(str(error) or "the worker stopped")
     if context.stop is StopReason.LOST:
-        raise LeaseLost(f"Job {context.job.id} is no longer ours.")
+        raise LeaseLost(f"Job {context.job.id} is not ours any more.")
     return _judge_failure(kind, context, _named(kind, context, error))
 
 
@@ -180,7 +180,7 @@ def _judge_failure(kind: Kind, context: Context, error: BaseException) -> Outcom
         return Snooze(failure, retry_after(context.job.attempt, jitter, LONGEST_OUTAGE_PAUSE))
     limited = isinstance(error, ResourceLimit)
     if isinstance(error, Permanent) or context.job.failures >= tries_for(kind.retries, resource_limit=limited):
-        return Bury(failure)
+        return Dead(failure)
     return Retry(failure, retry_after(context.job.failures + 1, jitter), alone=limited)
 
 
@@ -214,7 +214,7 @@ class Handlers:
         self._limiters = limiters
         self._wake = wake
         self._at_work: dict[Key, RunningJob] = {}
-        self._ended = asyncio.Event()  # one has ended, or the wait for it shall end
+        self._ended = asyncio.Event()  # one has ended, or the wait for it should end
         self._loop = asyncio.get_running_loop()
         self.stopping = False  # what is in the buffers is not begun any more
         self.quarantined = False  # some job is a quarantined job, and may run when no other does
@@ -256,7 +256,7 @@ class Handlers:
         except LeaseLost as error:
             log.warning("attempt lost", job=job.id, attempt=job.attempt, reason=str(error))
         else:
-            if (job.id, job.attempt) in self._at_work:  # otherwise it was settled without waiting for its end
+            if (job.id, job.attempt) in self._at_work:  # otherwise its outcome was recorded without waiting for its end
                 self._settle(context, outcome, runtime.settler)
         finally:
             self._at_work.pop((job.id, job.attempt), None)
@@ -274,7 +274,7 @@ class Handlers:
 
     def _settle(self, context: Context, outcome: Outcome, settler: Settler) -> None:
         job, seconds = context.job, time.monotonic() - context.started_at
-        if isinstance(outcome, (Retry, Snooze, Bury)):
+        if isinstance(outcome, (Retry, Snooze, Dead)):
             failure = outcome.failure
             tally.count(job.kind, type(outcome).__name__, failure.cls, seconds)
             log.warning("attempt failed", job=job.id, kind=job.kind, attempt=job.attempt, error=failure.message)
@@ -300,19 +300,19 @@ class Handlers:
                 self._tell_to_end(running, StopReason.STALL)
 
     def end(self, key: Key, why: StopReason) -> None:
-        """Tell one to end, if it is at work and has not written its end."""
+        """Cancel one handler, if it runs and has not written its end."""
         running = self._at_work.get(key)
         if running is not None and not running.context.written:
             self._tell_to_end(running, why)
 
     async def end_all(self, why: StopReason) -> None:
-        """Tell all to end, and wait for a moment."""
+        """Cancel all handlers, and wait for a moment."""
         for running in list(self._at_work.values()):
             self._tell_to_end(running, why)
         await self.wait(lambda: END_PATIENCE)
 
     async def wait(self, patience: Callable[[], timedelta]) -> None:
-        """Wait until none is at work, or the patience is over; it may shrink meanwhile, and `wake_waiting` says so."""
+        """Wait until none is at work, or the patience is over; it may shrink meanwhile, which `wake_waiting` announces."""
         began = time.monotonic()
         while self._at_work and time.monotonic() - began < patience().total_seconds():
             self._ended.clear()
@@ -331,7 +331,7 @@ class Handlers:
             self._give_up(running, settler)
 
     def _give_up(self, running: RunningJob, settler: Settler) -> None:
-        """A handler ignores its cancellation: its job goes on without it. Its slot stays taken until it really ends."""
+        """Abandon a handler that ignores its cancellation. Its job continues; its slot stays taken until it really ends."""
         context = running.context
         log.error(
             "a handler ignores its cancellation",

@@ -33,7 +33,7 @@ AFTER_TROUBLE = 5.0  # seconds
 INSTANT = timedelta(microseconds=1)
 
 ticks = telemetry.counter(
-    "penstock_schedule_ticks_total", "Ticks of schedules that this process saw to: fired or skipped", ("outcome",)
+    "penstock_schedule_ticks_total", "Ticks of schedules that this process handled: fired or skipped", ("outcome",)
 )
 
 
@@ -89,8 +89,8 @@ def key_of(name: str, fairness_key: str, tick: datetime) -> str:
 class Scheduler:
     """One worker's part: declares what its application declares, and ticks for all.
 
-    What a process declares, it declares once. Afterwards it only says that it is still there: in a rolling deploy, a
-    worker of the old code that joins anew must not bring the old rule back.
+    What a process declares, it declares once. Afterwards it only confirms that it is still there: in a rolling deploy, a
+    worker of the old code that joins again must not bring the old rule back.
     """
 
     def __init__(self, settings: Settings, schedules: Schedules) -> None:
@@ -136,7 +136,7 @@ class Scheduler:
         self._declared |= {schedule.key for schedule in part}
 
     async def _tend(self, session: Session) -> None:
-        """Say that ours are still declared; retire what nobody declares."""
+        """Confirm that ours are still declared; retire what no worker declares."""
         if self._declared:
             names, fairness_keys = (list(column) for column in zip(*sorted(self._declared), strict=True))
             await sql.refresh_schedules(session, names=names, fairness_keys=fairness_keys, fresh_for=self._fresh_for)
@@ -164,7 +164,7 @@ async def tick(session: Session, batch: int = BATCH) -> int:
             reach("cron-tick", session)
             await _advance(session, placed, plans, keys, jobs)
     homeless = {(row["queue"], row["kind"], row["fairness_key"]) for row in due if row["lane"] is None}
-    await add_lanes(session, homeless)  # not inside: everybody who needs the lane would wait for our end
+    await add_lanes(session, homeless)  # not inside: all that need the lane would wait for our commit
     return len(due)
 
 
@@ -184,7 +184,7 @@ def _keys(row: Record, planned: TickPlan) -> list[str]:
 async def _fire(
     session: Session, due: Sequence[Record], plans: Sequence[TickPlan], keys: Sequence[Sequence[str]]
 ) -> dict[str, int]:
-    """Make the jobs; their numbers by their keys. A tick whose key is taken has had its job."""
+    """Insert the jobs; their ids by their keys. A tick whose key is taken has had its job."""
     firing = [(key, row, planned.keep) for row, planned, some in zip(due, plans, keys, strict=True) for key in some]
     if not firing:
         return {}

@@ -1,4 +1,4 @@
--- Whoever locks several schedules skips those that are locked, or goes by name and fairness key: nobody waits in a circle.
+-- A transaction that locks several schedules skips those that are locked, or goes by name and fairness key: no deadlock.
 
 -- name: refresh_schedules
 -- Still declared. One that was retired while its worker was cut off comes back.

@@ -114,7 +114,7 @@ def _is_cron(rule: str) -> bool:
 
 
 def _fault(rule: str) -> str | None:
-    """What is wrong with it; cronsim also refuses 30 February, as a bad day of the month."""
+    """The fault of a rule; cronsim also refuses 30 February, as a bad day of the month."""
     try:
         CronSim(rule, EPOCH)
     except CronSimError as error:
@@ -151,9 +151,7 @@ def _interval(rule: str) -> timedelta:
     except ValueError as error:
         raise BadJob(f"{rule!r} is not an interval: {error}") from None
     if not SHORTEST <= length <= LONGEST or length % SHORTEST:
-        raise BadJob(
-            f"An interval of {format_duration(length)} cannot be: use whole seconds, from 1s to {LONGEST.days}d."
-        )
+        raise BadJob(f"Invalid interval {format_duration(length)}: use whole seconds, from 1s to {LONGEST.days}d.")
     return length
 
 
@@ -178,7 +176,7 @@ class Schedule:
     def of(
         cls, name: str, rule: object, call: Call, *, timezone: str, fairness_key: str, missed: str, overlap: str
     ) -> Self:
-        """Check everything that a person can get wrong."""
+        """Make a schedule; BadJob if an argument cannot be used."""
         if not isinstance(name, str):
             raise BadJob(f"{name!r} cannot be the name of a schedule: use a text.")
         check_name("schedule", name)
@@ -204,7 +202,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleState:
-    """What runs by which rule."""
+    """A schedule as it is stored: its rule, its call, its state."""
 
     name: str
     fairness_key: str
@@ -234,7 +232,7 @@ class Schedules(dict[tuple[str, str], Schedule]):
     def declare(self, schedule: Schedule) -> None:
         if self.setdefault(schedule.key, schedule) != schedule:
             raise BadJob(
-                f"There are two different schedules {schedule.name} for the fairness key {schedule.fairness_key}: "
+                f"Schedule {schedule.name} of the fairness key {schedule.fairness_key} is declared twice, differently: "
                 "give one of them another name."
             )
 
@@ -271,7 +269,7 @@ async def schedule_names(session: Session) -> list[str]:
 
 
 async def add_schedule(database: Database, lanes: Lanes, schedule: Schedule) -> None:
-    """Declare by hand: nobody has to repeat it, and it stays until it is removed."""
+    """Add a schedule by a call: it stays until it is removed, whatever workers declare."""
     await lanes.ids(database, [schedule.lane])
     async with database.pool.transaction() as tx:
         await declare(tx, [schedule], "api", timedelta(0))
@@ -303,18 +301,18 @@ async def overdue_schedules(session: Session, most: int = 100) -> list[Record]:
 
 
 async def run_schedule(session: Session, name: str, fairness_key: str) -> int | None:
-    """Make a job of it now, outside of its rule; the number, or None if there is no such schedule."""
+    """Enqueue its job now, outside of its rule; the id, or None if it does not exist."""
     number: int | None = await sql.run_schedule.value(session, name=name, fairness_key=fairness_key)
     return number
 
 
 async def pause_schedule(session: Session, name: str, fairness_key: str) -> bool:
-    """No more ticks until it is resumed; False if it is paused already, or not there."""
+    """Stop its ticks until it is resumed; False if it is paused already, or missing."""
     return await sql.pause_schedule.value(session, name=name, fairness_key=fairness_key) is not None
 
 
 async def resume_schedule(session: Session, name: str, fairness_key: str) -> bool:
-    """Go on with the next tick; False if it was not paused."""
+    """Continue with the next tick; False if it was not paused."""
     for found in await find_schedules(session, name, fairness_key):
         next_at = next_tick(found.rule, found.timezone, found.now)
         return (

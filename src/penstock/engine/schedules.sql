@@ -3,7 +3,7 @@ select penstock.now()
 
 -- name: declare_schedules
 -- One row for each name and fairness key, however often it is declared. What is the same is not even locked. A changed rule or zone
--- begins anew; a changed call keeps its next tick, which may be due. A retired one comes back with the ticks that it missed.
+-- starts again; a changed call keeps its next tick, which may be due. A retired one comes back with the ticks that it missed.
 with wanted as (
   select * from unnest(
     :names::text[], :fairness_keys::text[], :rules::text[], :timezones::text[], :queues::text[], :kinds::text[], :args::json[],
@@ -94,7 +94,7 @@ where name = :name and fairness_key = :fairness_key and paused_at is not null
 returning name
 
 -- name: remove_schedule
--- Only what nobody would declare again in a moment.
+-- Only what no worker would declare again in a moment.
 delete from penstock.schedules
 where name = :name and fairness_key = :fairness_key and (origin = 'api' or retired_at is not null)
 returning name

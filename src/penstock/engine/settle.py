@@ -1,10 +1,10 @@
 """The settler: records the outcomes of attempts. Only a handler's own `finish` does so, too.
 
-Outcomes are settled by group commit: what ended while the last flush was under way goes out together in the next one. An
+Outcomes are recorded by group commit: what ended while one flush was under way goes into the next one. An
 idle worker flushes at once, a busy one in batches, with no timer in between.
 
 Settling has three answers. *Mine*: the row came back. *Already mine*: the answer to an earlier COMMIT was lost, and the
-attempt is found among those that ended. *Lost*: somebody else has the job by now, and nothing was written.
+attempt is found among those that ended. *Lost*: another worker has the job by now, and nothing was written.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from penstock.engine.children import count_down
 from penstock.engine.claim import wake_queues
 from penstock.engine.failpoint import reach
 from penstock.engine.job import (
-    Bury,
     Cancelled,
+    Dead,
     Done,
     Failure,
     Finished,
     Job,
     Outcome,
-    Release,
+    Requeue,
     Retry,
     Snooze,
     Waits,
@@ -46,7 +46,7 @@ fenced = telemetry.counter("penstock_fenced_writes_total", "Writes of attempts t
 flushes = telemetry.counter("penstock_settle_flushes_total", "Group commits of outcomes")
 
 BATCH = 1000
-# What a row itself can be guilty of; anything else (a full disk, a failover, a deadlock) passes, and is tried again.
+# Errors that a row itself causes; anything else (a full disk, a failover, a deadlock) passes, and is tried again.
 ROWS_FAULT = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueError)
 PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -83,7 +83,7 @@ class Settler:
         return ((item.job.id, item.job.attempt) for item in chain(self._pending, self._flying))
 
     def holds_quarantined(self) -> bool:
-        """A quarantined has ended here, and still runs by the table."""
+        """Whether a quarantined job has ended here, and still runs according to the table."""
         return any(item.job.quarantined for item in chain(self._pending, self._flying))
 
     def start(self) -> None:
@@ -95,7 +95,7 @@ class Settler:
         self._wake.set()
 
     def note_progress(self, job: Job, progress: str) -> None:
-        """Only the latest is kept; it goes out with the next flush."""
+        """Keep the latest progress; it is written with the next flush."""
         self._progress[job.id] = (job, progress)
         self._wake.set()
 
@@ -138,7 +138,7 @@ class Settler:
             except (DatabaseTrouble, DatabaseUnreachable, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 log.warning("outcomes could not be written yet", jobs=len(batch), error=str(error))
                 await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
-            except Exception:  # noqa: BLE001  a fault of ours; without this task no outcome would ever be written again
+            except Exception:  # noqa: BLE001  a defect; without this task no outcome would ever be written again
                 log.exception("outcomes could not be written yet", jobs=len(batch))
                 await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
 
@@ -156,7 +156,7 @@ class Settler:
         for item in batch:
             if item.job.id not in mine:
                 fenced.inc()
-                log.warning("outcome dropped: the job is no longer ours", job=item.job.id, attempt=item.job.attempt)
+                log.warning("outcome dropped: the job is not ours any more", job=item.job.id, attempt=item.job.attempt)
 
     async def _write_progress(self, tx: Session, progress: dict[int, tuple[Job, str]]) -> None:
         await sql.settle_progress(
@@ -169,7 +169,7 @@ class Settler:
 
 
 async def settle(tx: Session, worker_id: int, batch: list[Settlement]) -> set[int]:
-    """Write the outcomes in the caller's transaction; the numbers of the jobs that were still ours."""
+    """Record the outcomes in the caller's transaction; the ids of the jobs that were still ours."""
     reach("before-settle", tx)
     by_outcome: dict[type[Outcome], list[Settlement]] = defaultdict(list)
     for item in batch:
@@ -183,10 +183,10 @@ async def settle(tx: Session, worker_id: int, batch: list[Settlement]) -> set[in
             mine |= await _settle_done(tx, worker_id, items, "cancelled", children)
         elif outcome in (Retry, Snooze):
             mine |= await _settle_retry(tx, worker_id, items)
-        elif outcome is Bury:
-            mine |= await _settle_bury(tx, worker_id, items, children)
-        elif outcome is Release:
-            mine |= await _settle_release(tx, worker_id, items)
+        elif outcome is Dead:
+            mine |= await _settle_dead(tx, worker_id, items, children)
+        elif outcome is Requeue:
+            mine |= await _settle_requeue(tx, worker_id, items)
         elif outcome in (Finished, Waits):
             mine |= {item.job.id for item in items}
     await count_down(tx, children)  # once and last: its locks must not come before those of other rows
@@ -197,7 +197,7 @@ async def finish(tx: Session, worker_id: int, job: Job, result: Any, seconds: fl
     """The end of a handler's own transaction: its effects and the job's completion commit together, or not at all."""
     children: list[int | None] = []
     if not await _settle_done(tx, worker_id, [Settlement(job, Done(result), seconds)], "done", children):
-        raise LeaseLost(f"Job {job.id} is no longer ours (attempt {job.attempt}); nothing was written.")
+        raise LeaseLost(f"Job {job.id} is not ours any more (attempt {job.attempt}); nothing was written.")
     await count_down(tx, children)
 
 
@@ -212,7 +212,7 @@ async def settled_before(session: Session, worker_id: int, jobs: Sequence[Job]) 
 async def hold_fence(tx: Session, worker_id: int, job: Job) -> None:
     """Keep the attempt ours until the caller's commit; `LeaseLost` if it is not."""
     if await sql.hold_fence.value(tx, id=job.id, attempt=job.attempt, worker_id=worker_id) is None:
-        raise LeaseLost(f"Job {job.id} is no longer ours (attempt {job.attempt}); nothing was written.")
+        raise LeaseLost(f"Job {job.id} is not ours any more (attempt {job.attempt}); nothing was written.")
 
 
 async def _settle_done(
@@ -259,16 +259,16 @@ async def _settle_retry(tx: Session, worker_id: int, items: list[Settlement]) ->
     return {row["id"] for row in rows}
 
 
-async def _settle_bury(tx: Session, worker_id: int, items: list[Settlement], children: list[int | None]) -> set[int]:
-    failures = [item.outcome.failure for item in items if isinstance(item.outcome, Bury)]
-    rows = await sql.settle_bury(tx, **_proof(worker_id, items), **_failures(failures))
+async def _settle_dead(tx: Session, worker_id: int, items: list[Settlement], children: list[int | None]) -> set[int]:
+    failures = [item.outcome.failure for item in items if isinstance(item.outcome, Dead)]
+    rows = await sql.settle_dead(tx, **_proof(worker_id, items), **_failures(failures))
     children += [row["fanout"] for row in rows]
     return {row["id"] for row in rows}
 
 
-async def _settle_release(tx: Session, worker_id: int, items: list[Settlement]) -> set[int]:
-    reasons = [item.outcome.reason for item in items if isinstance(item.outcome, Release)]
-    rows = await sql.settle_release(tx, **_proof(worker_id, items), reasons=reasons)
+async def _settle_requeue(tx: Session, worker_id: int, items: list[Settlement]) -> set[int]:
+    reasons = [item.outcome.reason for item in items if isinstance(item.outcome, Requeue)]
+    rows = await sql.settle_requeue(tx, **_proof(worker_id, items), reasons=reasons)
     await wake_queues(tx, {item.job.queue for item in items})
     return {row["id"] for row in rows}
 
@@ -292,4 +292,4 @@ def _failures(failures: list[Failure]) -> dict[str, Any]:
 
 def _buried(item: Settlement, error: Exception) -> Settlement:
     """Fail permanently: a result that PostgreSQL cannot keep, such as a NUL, would be refused for ever."""
-    return Settlement(item.job, Bury(describe_failure(item.job.kind, error, "Permanent")), item.seconds)
+    return Settlement(item.job, Dead(describe_failure(item.job.kind, error, "Permanent")), item.seconds)

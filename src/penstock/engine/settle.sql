@@ -4,7 +4,7 @@
 -- after an ANALYZE that saw nothing running, that the planner scanned for it (0.5 s for a flush of 1,000 instead of 10 ms).
 
 -- name: settle_done
--- running -> done or cancelled: the row moves to the history, and who waits for it is told.
+-- running -> done or cancelled: the row moves to the history, and callers that wait for it are notified.
 with mine as (
   delete from penstock.jobs
   using unnest(:ids::bigint[], :attempts::int[], :workers::bigint[], :seconds::real[], :results::json[])
@@ -41,7 +41,7 @@ where jobs.id = proof.id
   and jobs.attempt = proof.attempt and jobs.worker_id = proof.worker_id
 returning jobs.id
 
--- name: settle_bury
+-- name: settle_dead
 -- running -> dead
 with buried as (
   update penstock.jobs
@@ -58,12 +58,12 @@ with buried as (
 )
 select id, fanout, case when awaited then pg_notify('penstock_done', '') is null end as told from buried
 
--- name: settle_release
--- running -> ready: the try is given back, the attempt number is not.
+-- name: settle_requeue
+-- running -> ready: the try is not charged, the attempt number is not reused.
 update penstock.jobs
 set state = 'ready', worker_id = null, claimed_at = null, progress = null,
   attempts = attempts
-    || row(jobs.attempt, jobs.worker_id, jobs.claimed_at, proof.seconds, 'released', proof.reason)::penstock.attempt
+    || row(jobs.attempt, jobs.worker_id, jobs.claimed_at, proof.seconds, 'requeued', proof.reason)::penstock.attempt
 from unnest(:ids::bigint[], :attempts::int[], :workers::bigint[], :seconds::real[], :reasons::text[])
   as proof(id, attempt, worker_id, seconds, reason)
 where jobs.id = proof.id

@@ -1,8 +1,8 @@
-"""Steps: named parts of a handler whose results are kept, so that a later attempt goes on where the last one stopped.
+"""Steps: named parts of a handler whose results are kept, so that a later attempt continues where the last one stopped.
 
-A result is kept under (scope, step, version, digest of the input). The scope is the job, or what `@app.job(scope=…)` says;
-then another job about the same thing goes on with it, too. Nothing else is part of the key: a deploy throws nothing away,
-and whoever changes what a step computes raises its `version`. Keeping is one statement that shows the fence, with no
+A result is kept under (scope, step, version, digest of the input). The scope is the job, or the one of `@app.job(scope=…)`;
+then another job of the same scope continues with it, too. Nothing else is part of the key: a deploy discards nothing,
+and a change of what a step computes needs a higher `version`. Keeping is one statement that shows the fence, with no
 connection held while the step runs. A scope's results go with the job that completes it.
 """
 
@@ -86,8 +86,8 @@ class Steps:
 
     async def _load(self) -> set[Key]:
         if self.own and self.job.attempt == 1:
-            return set()  # nobody was here before
-        rows = await self.pool.repeat(sql.kept_steps, scope=self.scope)
+            return set()  # no earlier attempt
+        rows = await self.pool.repeat(lambda session: sql.kept_steps(session, scope=self.scope))
         return {(row["step"], row["version"], row["digest"]) for row in rows}
 
     async def keep(self, key: Key, form: str, raw: bytes, seconds: float) -> None:
@@ -112,16 +112,16 @@ class Steps:
                 seconds=seconds,
             )
 
-        # Repeated after a lost answer: the same row once more is harmless, and the fence decides anew.
+        # Repeated after a lost answer: the same row once more is harmless, and the fence decides again.
         if await self.pool.repeat(write) is None:
-            raise LeaseLost(f"Job {job.id} is no longer ours (attempt {job.attempt}); the step {step} was not kept.")
+            raise LeaseLost(f"Job {job.id} is not ours any more (attempt {job.attempt}); the step {step} was not kept.")
         job.scope = self.scope
 
     def _use(self, key: Key) -> None:
         name, version, digest = key
         check_step_name("step", name)
         if version != 0 and not is_count(version):
-            raise BadStep(f"The version of the step {name} is {version!r}: use a whole number, and raise it by one.")
+            raise BadStep(f"The version of the step {name} is {version!r}: use an integer, and raise it by one.")
         if self._used.setdefault(name, (version, digest)) != (version, digest):
             raise BadStep(
                 f"The step {name} was used before in this attempt, with another input: give each its own name, for "
@@ -140,18 +140,18 @@ def check_step_name(what: str, name: object) -> None:
 
 
 async def _aside(work: Callable[[bytes], bytes], raw: bytes) -> bytes:
-    """Do it here, or in a thread when it takes so long that others would notice."""
+    """Compress or decompress here, or in a thread when it would block the event loop."""
     return work(raw) if len(raw) < LARGE else await asyncio.to_thread(work, raw)
 
 
 def digest_input(name: str, arguments: Sequence[Any]) -> bytes:
-    """The same for the same input, in every process."""
+    """A digest of the input, equal in every process."""
     try:
         text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, allow_nan=False, default=_digest_bytes)
         return hashlib.sha256(text.encode()).digest()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadStep(
-            f"The input of the step {name} cannot be told from another ({error}): pass text, bytes, numbers, lists and dicts."
+            f"The input of the step {name} cannot be compared ({error}): pass text, bytes, numbers, lists and dicts."
         ) from None
 
 

@@ -1,6 +1,6 @@
 -- name: kept_steps
--- What earlier attempts have kept; without the contents, of which only some are needed. Who comes back to a scope keeps it
--- from being swept.
+-- What earlier attempts have kept; without the contents, of which only some are needed. A job that comes back to a scope keeps
+-- it from being swept.
 with used as (
   update penstock.checkpoints set made_at = penstock.now()
   where scope = :scope and not own and made_at < penstock.now() - interval '1 hour'

@@ -1,6 +1,6 @@
 """Trace context: propagates the enqueuer's trace in a reserved key of the job arguments.
 
-Nothing is added without a trace. The claim takes it off again, so that neither handlers nor scopes see it; `penstock jobs show`
+Nothing is added without a trace. The claim removes it again, so that neither handlers nor scopes see it; `penstock jobs show`
 does.
 """
 
@@ -26,7 +26,7 @@ def stamp_args(several: Iterable[str]) -> list[str]:
 
 
 def stamp_call(call: Call) -> Call:
-    """The same for one call; what is none is left for others to refuse."""
+    """The same for one call; anything else is returned as it is, for the caller to refuse."""
     if trace.get_current_span() is trace.INVALID_SPAN or not isinstance(call, Call):
         return call
     [args] = stamp_args([call.args])

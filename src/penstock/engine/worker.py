@@ -28,7 +28,7 @@ from penstock.engine.connection_budget import join_fleet
 from penstock.engine.context import Runtime
 from penstock.engine.fleet import Registration, leave
 from penstock.engine.heartbeat import Commands, Heartbeat, Lease
-from penstock.engine.job import Job, Release, StopReason
+from penstock.engine.job import Job, Requeue, StopReason
 from penstock.engine.kinds import Kinds
 from penstock.engine.limits.declare import Limits
 from penstock.engine.limits.exchange import Limiters
@@ -112,15 +112,15 @@ class Worker:
         self.worker_id = 0
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop`; then finish or release what runs, and leave the fleet."""
+        """Work until `stop`; then finish or requeue what runs, and leave the fleet."""
         while not stop.is_set():
             try:
                 await self._work_as_member(stop)
-            except TROUBLE as error:  # it was there when we started, and will be again
-                log.warning("the database is away", error=str(error))
+            except TROUBLE as error:  # it was reachable at the start, and will be again
+                log.warning("the database cannot be reached", error=str(error))
                 await asyncio.sleep(AFTER_TROUBLE)
             if not stop.is_set():
-                log.warning("joining the fleet anew", worker=self.worker_id)
+                log.warning("joining the fleet again", worker=self.worker_id)
 
     def hurry(self) -> None:
         """Do not wait for running handlers any longer."""
@@ -212,7 +212,7 @@ class Worker:
                 if time.monotonic() > sure_until:
                     await self._compare(claimer, runtime.settler)
                     sure_until = time.monotonic() + RECONCILE_EVERY
-                if heartbeat.first.is_set():  # before that nobody could see us die
+                if heartbeat.first.is_set():  # before that no other worker could see us die
                     rest = await self._claim(claimer, runtime)
             except TROUBLE as error:
                 log.warning("claiming failed", error=str(error))
@@ -229,8 +229,8 @@ class Worker:
         known = {*before, *self._handlers, *settler.unwritten()}
         known |= {(job.id, job.attempt) for slots in self._slots.values() for job in slots.buffer}
         if unknown := owned - known:
-            released = await claimer.release_unknown(job_id for job_id, _ in unknown)
-            log.warning("gave back jobs whose claim got no answer", jobs=released)
+            requeued = await claimer.requeue_unknown(job_id for job_id, _ in unknown)
+            log.warning("requeued jobs whose claim got no answer", jobs=requeued)
         for key in before - owned:  # taken from us, or forgotten by a server that crashed
             self._handlers.end(key, StopReason.LOST)
 
@@ -251,7 +251,7 @@ class Worker:
                 free[queue] = max(1, int(appetite * level))
         if free:
             jobs += await claimer.claim(free)
-        for queue, slots in self._slots.items():  # one that was full has not been asked, and may have more
+        for queue, slots in self._slots.items():  # one that was full has not been queried, and may have more
             slots.more = queue not in free or any(job.queue == queue for job in jobs)
         for job in jobs:
             # A job that runs here already was claimed twice, because a crashed server forgot the first claim.
@@ -308,7 +308,7 @@ class Worker:
     # -- ending ---------------------------------------------------------------------------------------------------
 
     async def _take_leave(self, claiming: "asyncio.Task[None]", claimer: Claimer, settler: Settler) -> None:
-        """Give everything back and go; bounded, for the database may be away just now."""
+        """Requeue everything and leave; bounded, because the database may be unreachable now."""
         try:
             async with asyncio.timeout((self._drain + END_PATIENCE).total_seconds() + FAREWELL):
                 await claiming  # not cancelled: what a claim has taken must become known to us
@@ -318,18 +318,18 @@ class Worker:
                 async with self._database.pool.session() as session:
                     await leave(session, self.worker_id)
         except (TimeoutError, *TROUBLE) as error:
-            log.error("could not give back everything: others will find it by the lock", error=str(error))
+            log.error("could not requeue everything: others will find it by the lock", error=str(error))
 
     async def _hand_back(self, settler: Settler) -> None:
-        """Give back what has not begun, wait for what runs, and release the rest."""
+        """Requeue what has not begun, wait for what runs, and requeue the rest."""
         self._limiters.note_short(())  # others may have what we would have claimed with
         for slots in self._slots.values():
             while slots.buffer:
                 job = slots.buffer.popleft()
                 self._limiters.end(job)
-                settler.add(Settlement(job, Release("the worker stopped"), 0.0))
+                settler.add(Settlement(job, Requeue("the worker stopped"), 0.0))
         await self._handlers.wait(lambda: self._drain)
-        await self._handlers.end_all(StopReason.RELEASE)
+        await self._handlers.end_all(StopReason.REQUEUE)
         self._handlers.give_up_all(settler)
 
     async def _abandon(self) -> None:

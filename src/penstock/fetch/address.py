@@ -107,7 +107,7 @@ async def checked_addresses(target: Target, resolve: Resolve, allowlist: Private
             # Without the address: clients must not learn about the internal network.
             raise FetchRefused(
                 f"{target.host} leads to {kind} address, which is not fetched from. "
-                "Whoever runs Penstock can allow it in fetch.private."
+                "The operator of Penstock can allow it in fetch.private."
             )
     return addresses
 
@@ -117,10 +117,10 @@ async def _resolved(target: Target, resolve: Resolve, timeout: float) -> list[st
         async with asyncio.timeout(timeout):
             addresses = await resolve(target.host, target.port)
     except TimeoutError:
-        raise FetchFailed(f"No name server told the address of {target.host} in time.") from None
+        raise FetchFailed(f"The address of {target.host} was not resolved in time.") from None
     except (OSError, UnicodeError) as error:
         if isinstance(error, UnicodeError) or error.errno in _NO_SUCH_NAME:
-            raise FetchRefused(f"There is no host {target.host}: correct the URL.") from error
+            raise FetchRefused(f"Host {target.host} does not exist: correct the URL.") from error
         raise FetchFailed(f"The address of {target.host} cannot be found just now: {error.strerror}.") from error
     if not addresses:
         raise FetchRefused(f"The host {target.host} has no address: correct the URL.")

@@ -83,15 +83,17 @@ class Fetcher:
     def _onward(self, target: Target, answer: "aiohttp.ClientResponse") -> Target:
         location = answer.headers.get("Location", "")
         if not location:
-            raise FetchRefused(f"{target.shown} redirects, but does not say where to.")
+            raise FetchRefused(f"{target.shown} redirects, but names no target.")
         try:
             joined = str(target.url.join(URL(location)))
         except ValueError:
-            raise FetchRefused(f"{target.shown} redirects to what is no URL.") from None
+            raise FetchRefused(f"{target.shown} redirects to a target that is not a URL.") from None
         try:
             onward = read_target(joined, self._settings.port_numbers)
         except FetchRefused as error:
             raise FetchRefused(f"{target.shown} redirects to where it is not followed: {error}") from None
         if (target.url.scheme, onward.url.scheme) == ("https", "http"):
-            raise FetchRefused(f"{target.shown} redirects from https to http, where anybody could change what comes.")
+            raise FetchRefused(
+                f"{target.shown} redirects from https to http, where the content could be altered on its way."
+            )
         return onward

@@ -165,7 +165,7 @@ def check_answer(answer: aiohttp.ClientResponse, target: Target, most: int) -> N
         sentence = f"{target.shown} answered {answer.status}{_phrase(answer.status)}."
         if answer.status in PASSING or answer.status >= 500:
             raise FetchFailed(sentence, retry_after=retry_after(answer.headers.get("Retry-After", "")))
-        raise FetchRefused(f"{sentence} Correct the URL, or ask whoever runs that server.", answered=answer.status)
+        raise FetchRefused(f"{sentence} Correct the URL, or ask the operator of that server.", answered=answer.status)
     encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
         raise FetchRefused(f"{target.shown} sends its answer compressed, though it was asked not to.")
@@ -208,7 +208,7 @@ def _reason(error: Exception) -> str:
         case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
             return "the connection ended too early"
         case aiohttp.ClientConnectorError():  # its own text has the address that was tried
-            return "there is no connection to the server"
+            return "the server cannot be reached"
         case aiohttp.ClientResponseError():
             return "the server does not speak HTTP as it should"
         case _:

@@ -49,7 +49,7 @@ def read_target(text: str, ports: frozenset[int]) -> Target:
         url = URL(text).with_fragment(None)
         port = url.port
     except ValueError:
-        raise FetchRefused("This is no URL: use one like https://example.org/report.pdf.") from None
+        raise FetchRefused("This is not a URL: use one like https://example.org/report.pdf.") from None
     if url.scheme not in {"http", "https"}:
         raise FetchRefused("The URL must begin with http:// or https://.")
     if url.user is not None or url.password is not None:

@@ -86,7 +86,7 @@ async def rabbit(url: str, who: str) -> AsyncIterator["AbstractConnection"]:
     except (AMQPError, OSError, RuntimeError) as error:  # RuntimeError: of a connection that has just been closed
         said = mask(str(error)) or type(error).__name__
         raise BrokerAway(
-            f"RabbitMQ cannot be used for {who}: {said}. Look whether it runs, and whether the url is right."
+            f"RabbitMQ cannot be used for {who}: {said}. Check that it runs, and that the url is right."
         ) from error
     finally:
         if connection is not None:
@@ -101,7 +101,7 @@ async def service_bus(url: str, who: str) -> AsyncIterator["ServiceBusClient"]:
     from azure.core.exceptions import AzureError
     from azure.servicebus.aio import ServiceBusClient
 
-    logging.getLogger("azure").setLevel(logging.ERROR)  # it tells of each try, and we tell of the end
+    logging.getLogger("azure").setLevel(logging.ERROR)  # it logs each try; the final error is raised
     client: ServiceBusClient | None = None
     try:
         client = ServiceBusClient.from_connection_string(url, retry_total=1, retry_backoff_factor=0.2)
@@ -111,7 +111,7 @@ async def service_bus(url: str, who: str) -> AsyncIterator["ServiceBusClient"]:
     except (AzureError, OSError, ValueError) as error:  # ValueError: a malformed string, or a client that is closed
         said = mask(str(error)) or type(error).__name__
         raise BrokerAway(
-            f"Service Bus cannot be used for {who}: {said}. Look whether the url is a connection string of it, and whether "
+            f"Service Bus cannot be used for {who}: {said}. Check that the url is a connection string of it, and that "
             "the queue is there."
         ) from error
     finally:
@@ -172,7 +172,7 @@ class _Publisher(ABC):
                     await self._send(self._sender, body)
             except BaseException as error:
                 stack, self._open = self._open, None
-                await stack.__aexit__(type(error), error, error.__traceback__)  # which says it in its own words
+                await stack.__aexit__(type(error), error, error.__traceback__)  # which words the error
                 raise
 
     async def close(self) -> None:
@@ -183,7 +183,7 @@ class _Publisher(ABC):
 
 
 class RabbitBus(_Publisher):
-    """A queue that forgets."""
+    """A queue whose messages expire."""
 
     def __init__(self, url: str, queue: str) -> None:
         need_aio_pika(WHO)
@@ -273,14 +273,14 @@ class Trigger:
     # -- publishing------------------------------------------------------------------------------------------------------
 
     async def note(self, tx: Session, collection: str, document: int, kind: str, fairness_key: str) -> None:
-        """A document is being accepted in this transaction."""
+        """Note a document that is accepted in this transaction."""
         await self._app.enqueue(
             self._call(collection=collection, document=document, kind=kind), fairness_key=fairness_key, tx=tx
         )
         self._pending.append(_encode(collection, document, kind))
 
     def committed(self) -> None:
-        """What was noted may be told: a transaction that was rolled back costs a look in vain."""
+        """Publish what was noted: a transaction that was rolled back costs a claim without a job."""
         if self._pending and (self._publishing is None or self._publishing.done()):
             self._publishing = asyncio.create_task(self._publish_pending(), name="bus")
 
@@ -296,7 +296,7 @@ class Trigger:
                 log.warning("the bus is away: workers find documents by themselves", error=str(error))
 
     async def publish_trigger(self, ctx: Context, collection: str, document: int, kind: str) -> str:
-        """Tell workers of a document, if it still waits for one; given up after a few tries, which harms nobody."""
+        """Publish a document, if it still waits for a worker; dropped after a few tries, because workers poll as well."""
         queued = await self._app.database.pool.repeat(sql.is_queued.value, document=document)
         if not queued:
             return "not needed"
@@ -305,20 +305,20 @@ class Trigger:
         except (BrokerAway, TimeoutError) as error:
             if ctx.job.failures + 1 < TRIES:
                 raise Transient(str(error)) from error
-            return f"given up: {error}"
+            return f"not published: {error}"
         return "published"
 
     # -- listening-------------------------------------------------------------------------------------------------------
 
     async def listen(self) -> None:
-        """Wake this process's worker for each document that the bus tells of, until cancelled."""
+        """Wake this process's worker for each document that is published, until cancelled."""
         rest = FIRST_REST
         while True:
             began = time.monotonic()
             try:
                 await self._bus.listen(self._heard)
             except (PenstockError, TimeoutError) as error:
-                log.warning("the bus cannot be heard: documents are found by looking", error=str(error))
+                log.warning("the bus cannot be read: workers find documents by polling", error=str(error))
             if time.monotonic() - began > LONGEST_REST:
                 rest = FIRST_REST
             await asyncio.sleep(rest)
@@ -327,13 +327,13 @@ class Trigger:
     def _heard(self, body: bytes) -> None:
         try:
             kind = self._app.kinds[json.loads(body)["kind"]]
-        except (ValueError, KeyError, TypeError, RecursionError):  # of somebody else, or of a newer Penstock
-            log.warning("the bus said something that nobody here knows", body=repr(body[:200]))
+        except (ValueError, KeyError, TypeError, RecursionError):  # of another program, or of a newer Penstock
+            log.warning("a message of the bus is unknown", body=repr(body[:200]))
             return
         self._app.database.notifications.wake(f"penstock_queue_{kind.queue}")
 
     async def close(self) -> None:
-        """Say what is pending, and leave."""
+        """Publish what is pending, and close."""
         if self._publishing is not None:
             await asyncio.gather(self._publishing, return_exceptions=True)
         await self._bus.close()

@@ -3,10 +3,10 @@
     a crawl:   robots.txt → first page → sitemaps → rounds of pages, until none waits
     a page:    robots → turn → fetch → links → keep
 
-The bytes of a page become a document of the collection, the page is settled and its links enter the frontier in the
-transaction that ends its job: after a crash at most the pages that were under way are fetched again. No connection is held
-while a page waits for its turn or for a server. A page that cannot be fetched is failed and its job is done: the crawl goes
-on, and there is no dead letter for each broken link.
+The bytes of a page become a document of the collection, the outcome of the page is recorded and its links enter the frontier
+in the transaction that ends its job: after a crash at most the pages that were under way are fetched again. No connection is
+held while a page waits for its turn or for a server. One that cannot be fetched is failed and its job is done: the crawl goes
+on, and broken links do not become dead letters.
 """
 
 import asyncio
@@ -61,17 +61,17 @@ from penstock.settings import format_duration
 
 CRAWL_QUEUE = "crawl"
 WEB_PAGES = ("text/html", "application/xhtml+xml")
-VAGUE = ("", "application/octet-stream", "binary/octet-stream", "application/download")  # the name may know better
+VAGUE = ("", "application/octet-stream", "binary/octet-stream", "application/download")  # the name may tell more
 READERS_WITHIN = 45.0  # seconds that a page waits for a sandbox
 RETRY_AFTER = 15.0  # seconds, when all sandboxes are busy
 
 settled = telemetry.counter(
-    "penstock_crawl_pages_total", "Pages of crawls that this process has settled: kept, skipped, failed", ("state",)
+    "penstock_crawl_pages_total", "Pages of crawls that this process has finished: kept, skipped, failed", ("state",)
 )
 
 
 class Skipped(Exception):
-    """A page that is not taken, for a reason that is nobody's fault."""
+    """A page that is not taken, for a reason that is not an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class ScrapePage:
         self._ends: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     def _end_of(self, crawl: int) -> asyncio.Lock:
-        """Pages of one crawl are settled one after the other; those that wait for that in this process hold no connection."""
+        """Pages of one crawl are recorded one after the other; those that wait for that in this process hold no connection."""
         return self._ends.setdefault(crawl, asyncio.Lock())
 
     async def scrape(self, ctx: Context, crawl: int, page: int) -> None:
@@ -113,7 +113,7 @@ class ScrapePage:
         if work is None or wanted is None or work.state != "running" or wanted.state != "waiting":
             return
         if work.gone:
-            await self._leave(ctx, work, wanted, "failed", f"The collection {work.collection} was deleted.")
+            await self._leave(ctx, work, wanted, "failed", f"Collection {work.collection} was deleted.")
             return
         try:
             fetched, rules = await self._fetch(ctx, work, wanted)
@@ -138,10 +138,10 @@ class ScrapePage:
         settled.labels(state).inc()
         self._notifier.notify()
 
-    # -- asking ---------------------------------------------------------------------------------------------------------
+    # -- fetching -------------------------------------------------------------------------------------------------------
 
     async def _fetch(self, ctx: Context, work: CrawlWork, page: PageWork) -> tuple[FetchedPage, RobotsRules]:
-        """Ask for the page when it is its turn, if it may be asked for."""
+        """Fetch the page when it is its turn, if robots.txt allows it."""
         origin = origin_of(page.url)
         ctx.enter("robots")
         rules = await self._politeness.rules(ctx, origin)
@@ -155,7 +155,7 @@ class ScrapePage:
                 fetched = await self._download(page.url, work.site, origin, rules)
         except TimeoutError:
             within = format_duration(self._chosen.page_timeout)
-            raise FetchFailed(f"{page.url} was not there after {within} (crawl.page_timeout).") from None
+            raise FetchFailed(f"{page.url} did not arrive within {within} (crawl.page_timeout).") from None
         there = origin_of(fetched.url)
         if there != origin:
             rules = await self._politeness.rules(ctx, there)
@@ -183,7 +183,7 @@ class ScrapePage:
     async def _read(
         self, ctx: Context, work: CrawlWork, page: PageWork, fetched: FetchedPage, rules: RobotsRules
     ) -> PageResult:
-        """What the page says of itself and where it leads, read in a box."""
+        """The metadata and links of the page, read in a sandbox."""
         ctx.enter("links")
         said: Any = {}
         if fetched.media_type in WEB_PAGES:
@@ -199,7 +199,7 @@ class ScrapePage:
         )
 
     async def _ask_sandbox(self, fetched: FetchedPage, *, most: int) -> Any:
-        """A page whose links nobody can read is a document all the same; when the readers are busy, it comes again later."""
+        """A page whose links cannot be read is a document all the same; when all sandboxes are busy, it is retried later."""
         arguments = {
             "limits": self._app.settings.limits.model_dump(),
             "most": most,
@@ -217,7 +217,7 @@ class ScrapePage:
     # -- keeping --------------------------------------------------------------------------------------------------------
 
     async def _keep(self, ctx: Context, work: CrawlWork, page: PageWork, stored: StoredBlob, found: PageResult) -> None:
-        """The document, the page and its links, with the end of the job; again while the document changes under our hands."""
+        """The document, the page and its links, with the end of the job; again while the document changes concurrently."""
         ctx.enter("keep")
         made: list[IntakeResult] = []
 
@@ -259,14 +259,14 @@ class ScrapePage:
 
 
 def judge_hop(site: Site, origin: str, rules: RobotsRules, url: str) -> None:
-    """Where a redirect may lead: within the site, and where robots.txt lets us."""
+    """Allow a redirect within the site, and where robots.txt allows it."""
     try:
         address = canonical(url)
     except NoPage as error:
-        raise Skipped(f"It redirects to what is no page: {error}") from None
+        raise Skipped(f"It redirects to something that is not a page: {error}") from None
     if not site.has(address):
         raise Skipped(
-            f"It redirects to another site, {host_of(address)}: begin a crawl there, or name it with --hosts."
+            f"It redirects to another site, {host_of(address)}: start a crawl there, or name it with --hosts."
         )
     if origin_of(address) == origin and not rules.allows(address):
         raise Skipped("It redirects to what robots.txt does not allow.")
@@ -321,7 +321,7 @@ class CrawlSite:
         if work is None or work.state != "running":
             return None
         if work.gone:
-            raise Permanent(f"The collection {work.collection} was deleted. Begin a crawl into another one.")
+            raise Permanent(f"Collection {work.collection} was deleted: start a crawl into another one.")
         return work
 
     async def _finish_round(self, ctx: Context, work: CrawlWork) -> None:

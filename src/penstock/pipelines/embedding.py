@@ -1,4 +1,4 @@
-"""Vectors for what a job writes: by any model, with the permits of those behind an address.
+"""Vectors for what a job writes: by any model, with permits for remote ones.
 
 A collection that is about to change its model wants the vectors of the next one, too. That one may be away, or not installed
 here: it must not keep a document from becoming ready by the present one.
@@ -33,7 +33,7 @@ class Embedding:
         await prepare_model(self._app.database, model.name, model.dimensions)
 
     async def vectors(self, ctx: Context, name: str, texts: Sequence[str]) -> "NDArray[np.float32]":
-        """A model behind an address has permits, and a breaker for when it is away; one of this process needs neither."""
+        """A remote model has permits, and a breaker for when it is away; one of this process needs neither."""
         model = self._models.open(name)
         if not self.is_remote(name):
             return await model.embed(texts)

@@ -83,7 +83,7 @@ class GatheredAnswers:
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float = 0.0
-    seen: set[Any] = field(default_factory=set)  # what was said before, so that nothing is there twice
+    seen: set[Any] = field(default_factory=set)  # facts that were found before, so that none is there twice
 
     def count(self, answer: Answer) -> None:
         self.answered += 1
@@ -215,7 +215,7 @@ class ExtractFacts:
         self._declare()
 
     def _declare(self) -> None:
-        """The kinds and the schedule. Without a model they are there, too: what was asked for waits, and says for what."""
+        """The kinds and the schedule. They are declared without a model, too: requests then wait for one."""
         job, llms = self._app.job, self._app.settings.llms
         name = self._app.settings.knowledge.llm or (next(iter(llms)) if len(llms) == 1 else "default")
         chosen = llms.get(name)
@@ -248,7 +248,7 @@ class ExtractFacts:
     # -- asking for it ------------------------------------------------------------------------------------------------
 
     async def ask(self, collection: Collection, *, again: bool = False, keep: bool | None = None) -> list[int]:
-        """Have all versions read that search sees and that were not, or not wholly; all of them if `again`. Numbers of jobs.
+        """Have all versions read that search sees and that were not, or not wholly; all of them if `again`. Ids of the jobs.
 
         With `keep`, new versions are read by themselves from now on; without, none is, not even now.
         """
@@ -323,7 +323,7 @@ class ExtractFacts:
         return {"windows": [to_json(window) for window in windows], "missing": missing}
 
     async def _insist_on(self, source: FactSource, failed: dict[int, Gap], total: int) -> None:
-        """What only the model's server kept from us is no gap; and what is there is not replaced by less."""
+        """Windows that failed for transient reasons are not gaps, and present facts are not replaced by fewer."""
         if not failed:
             return
         passing = [gap for gap in failed.values() if gap.cls in NOT_ITS_FAULT]
@@ -332,13 +332,13 @@ class ExtractFacts:
         if passing or worse:
             told = "; ".join(f"job {gap.job} {gap.reason}" for gap in list(failed.values())[:3])
             raise ChildFailed(
-                f"{len(failed):,} of its {total:,} windows have no answer ({told}): mend the cause and redrive it, and only "
+                f"{len(failed):,} of its {total:,} windows have no answer ({told}): fix the cause and redrive it, and only "
                 "these are asked again.",
                 children=[gap.job for gap in failed.values()],
             )
 
     async def _forget(self, ctx: Context, version: int, config: ExtractionConfig) -> None:
-        """A version that was replaced or deleted while it was read: its answers are for nobody."""
+        """Discard the answers about a version that was replaced or deleted while it was read."""
         async with ctx.write() as tx:
             await forget_answers(tx, version, config.digest)
 
@@ -364,10 +364,10 @@ class ExtractFacts:
             answer = Answer(window, done.value, done.tokens_in, done.tokens_out, done.cost)
             await keep_answer(tx, source, config, answer)
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- maintenance --------------------------------------------------------------------------------------------------
 
     async def tidy_facts(self, ctx: Context) -> dict[str, int]:
-        """What old extractions have left, versions that nobody has asked for and that shall be read, and missing indexes."""
+        """Clean up old extractions, enqueue versions that were not read yet, and build missing indexes."""
         database = self._app.database
         done = {"removed": await sweep_extractions(database), "asked": 0}
         if self.has_model:

@@ -49,7 +49,7 @@ class HandleMessage:
         self._buckets: dict[tuple[str, str | None, str], Any] = {}  # each has connections of its own
 
     async def take_message(self, ctx: Context, message: int) -> dict[str, Any] | None:
-        """Make what a message asks for, once."""
+        """Create the document, packet or memo of a message, once."""
         row = await self._app.database.pool.repeat(documents.load_message, message=message)
         if row is None or row["state"] == "taken" or row["job_id"] != ctx.job.id:  # a newer content has its own job
             return None
@@ -71,7 +71,8 @@ class HandleMessage:
             return documents.api_settings(json.loads(row["payload"]), row["tenant"])
         if row["source"] not in self._app.settings.sources:
             raise BadMessage(
-                f"There is no source {row['source']} in the settings of this worker: add it, then redrive the message."
+                f"Source {row['source']} is not in the settings of this worker: add [sources.{row['source']}], then run "
+                f"`penstock inbox retry {row['id']}`."
             )
         return self._inbox.source(row["source"])
 
@@ -105,7 +106,7 @@ class HandleMessage:
         except Outrun as outrun:
             return await self._stand_back(ctx, row, outrun.document)
         except NameTaken as error:
-            raise BadMessage(f"{error} Or set replace = true for the source {row['source']}.") from None
+            raise BadMessage(f"{error} Or set replace = true for source {row['source']}.") from None
         await self._settle(unneeded)
         return {"document": done.accepted.id}
 
@@ -123,7 +124,7 @@ class HandleMessage:
 
     async def _note_taken(self, tx: Any, row: Record, document: int | None) -> None:
         if not await documents.mark_taken(tx, row["id"], row["number"], document):
-            raise BadMessage(f"The message {row['id']} came with other content meanwhile, which has a job of its own.")
+            raise BadMessage(f"Message {row['id']} came with other content meanwhile, which has a job of its own.")
 
     async def _settle(self, unneeded: Sequence[str]) -> None:
         for key in unneeded:
@@ -140,9 +141,9 @@ class HandleMessage:
             require_all = self._app.settings.packet.require_all
         sourced = await self._gather(ctx, row, chosen, manifest.documents)
         missing = [f"{each.name} ({each.reason.rstrip('.')})" for each in sourced if each.stored is None]
-        if missing and require_all:  # the message is what can be tried again
+        if missing and require_all:  # the message can be retried
             raise BadMessage(
-                f"The packet must have all of its documents (require_all), and lacks {'; '.join(missing[:5])}."
+                f"The packet must have all of its documents (require_all), but lacks {'; '.join(missing[:5])}."
             )
         checked = replace(checked, number=row["id"]) if row["number"] == 1 else checked
         prepared = await self._packets.prepare(checked, sourced, require_all=require_all)
@@ -155,14 +156,14 @@ class HandleMessage:
         except Outrun as outrun:
             return await self._stand_back(ctx, row, outrun.document)
         except NameTaken as error:
-            raise BadMessage(f"{error} Or set replace = true for the source {row['source']}.") from None
+            raise BadMessage(f"{error} Or set replace = true for source {row['source']}.") from None
         await self._settle(unneeded)
         return {"packet": done.accepted.id}
 
     async def _gather(
         self, ctx: Context, row: Record, chosen: SourceSettings, references: Sequence[documents.Reference]
     ) -> list[documents.PacketFile]:
-        """The bytes of all documents, some at a time; what can never be had is told in place of it."""
+        """The bytes of all documents, some at a time; a document that cannot be fetched has the reason instead."""
         turns = asyncio.Semaphore(self._app.settings.packet.fetch_at_once)
 
         async def fetch(place: int, reference: documents.Reference) -> documents.PacketFile:
@@ -176,7 +177,7 @@ class HandleMessage:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(fetch(*each)) for each in enumerate(references)]
         except BaseExceptionGroup as several:
-            raise several.exceptions[0] from None  # its class says what becomes of the job
+            raise several.exceptions[0] from None  # its class decides whether the job is retried
         return [task.result() for task in tasks]
 
     # -- a message of a conversation ------------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ class HandleMessage:
                     return await self._store.write(response.pieces(), most=most)
             return await self._store.write(self._bucket(chosen).read(reference.blob), most=most)
         except NotFound as error:
-            raise BadMessage(f"{reference.name} is not there: {error}") from None
+            raise BadMessage(f"{reference.name} does not exist: {error}") from None
         except BodyTooLarge as error:
             raise BadMessage(f"{reference.name} is too large: {error}") from None
 
@@ -243,11 +244,11 @@ class HandleMessage:
         url = chosen.url.get_secret_value() if chosen.type == "bucket" and chosen.url else chosen.blobs_url
         if not url:
             raise BadMessage(
-                "The message names a document by its key, and the source has no blobs_url: set it, then redrive."
+                "The message names a document by its key, and the source has no blobs_url: set it, then retry the message."
             )
         own = chosen.type == "bucket"
         endpoint, options = (chosen.endpoint, chosen.options) if own else (chosen.blobs_endpoint, chosen.blobs_options)
-        secret = options.get_secret_value() if options else ""  # two sources may see one bucket with other eyes
+        secret = options.get_secret_value() if options else ""  # two sources may use one bucket with other credentials
         if (url, endpoint, secret) not in self._buckets:
             self._buckets[url, endpoint, secret] = open_bucket(url, endpoint, options)
         return self._buckets[url, endpoint, secret]

@@ -22,7 +22,7 @@ KIND = "llm.complete"
 DEFAULT = "default"  # the model that is asked when there are several and none is named
 ROLES = ("system", "user", "assistant")
 RETRY_AFTER = 60.0  # seconds until a job checks again whether there is a model
-SLACK = 30.0  # seconds beside the two turns of a request
+SLACK = 30.0  # seconds in addition to the two turns of a request
 SLOTS_MAX = 500
 
 
@@ -56,7 +56,7 @@ class LlmRequests:
         if not names:
             said = "No language model is configured: add a table [llms.NAME] with url and model to the settings"
         elif llm:
-            said = f"There is no language model {llm[:50]!r}, only {', '.join(names)}: name one of them, or add [llms.NAME]"
+            said = f"Language model {llm[:50]!r} is not configured: use one of {', '.join(names)}, or add [llms.NAME]"
         else:
             said = f"There are several language models ({', '.join(names)}): name one, or call one of them {DEFAULT}"
         raise NoModel(f"{said}.", retry_after=RETRY_AFTER)
@@ -89,7 +89,7 @@ class LlmRequests:
         temperature: float | None = None,
         **options: Any,
     ) -> JobId:
-        """Put a request in, with the options of `enqueue`; `QueueFull` when too many wait."""
+        """Enqueue a request, with the options of `enqueue`; `QueueFull` when too many wait."""
         call = self.call(messages, llm=llm, schema=schema, max_tokens=max_tokens, temperature=temperature)
         return await self._app.enqueue(call, **options)
 

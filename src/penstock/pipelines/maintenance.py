@@ -32,7 +32,7 @@ class RemoveDocuments:
         self._store = store
 
     async def remove_documents(self, ctx: Context) -> int:
-        """Remove all that is due, and look again; how many documents."""
+        """Remove all that is due, and verify it; how many documents."""
         loop = asyncio.get_running_loop()
         removed, deadline = 0, loop.time() + PATIENCE
         while True:
@@ -46,7 +46,7 @@ class RemoveDocuments:
                 await asyncio.sleep(CHECK_EVERY)
 
     async def call(self) -> bool:
-        """Have it done, if there is something to do and nobody does it yet."""
+        """Enqueue the job, if there is something to do and no job yet."""
         if not await documents.is_anything_due(self._app.database):
             return False
         job = await self._enqueue()
@@ -105,7 +105,7 @@ class CheckDocuments:
         self._store = store
 
     async def check_documents(self, ctx: Context) -> dict[str, dict[str, int]]:
-        """What was looked at, found and repaired, for the history; without the checks that have found nothing."""
+        """Counts of what was checked, found and repaired, for the history; without the checks that have found nothing."""
         done = await check_documents(self._app, self._store)
         return {name: looked for name, looked in done.items() if looked["subjects"] or looked["found"]}
 
@@ -120,7 +120,7 @@ class RedriveStart:
 
 
 class RedriveDeadLetters:
-    """The kind of job, and how one is put in."""
+    """The kind of job, and its enqueueing."""
 
     def __init__(self, app: Penstock, notifier: documents.Notifier) -> None:
         self._app = app
@@ -128,7 +128,7 @@ class RedriveDeadLetters:
         self._kind = app.job(queue=REDRIVE_QUEUE, timeout="3d", retries=10)(self.redrive_jobs)
 
     async def start(self, selection: inspect.Selection, *, force: bool = False) -> RedriveStart:
-        """Raises NothingChanged unless forced, before anything is put in."""
+        """Raises NothingChanged unless forced, before anything is enqueued."""
         plan = await inspect.plan_redrive(self._app.database, selection, force=force)
         if not plan.attempts:
             return RedriveStart(None, 0)
@@ -139,7 +139,7 @@ class RedriveDeadLetters:
     async def redrive_jobs(
         self, ctx: Context, ids: list[int], fingerprint: str | None = None, kind: str | None = None
     ) -> dict[str, Any]:
-        """Go through the stages; what became of them, and the sentence that says it."""
+        """Go through the stages; the outcome, and a sentence about it."""
         selection = inspect.Selection(tuple(ids), fingerprint, kind)
 
         async def make_plan() -> dict[str, Any]:

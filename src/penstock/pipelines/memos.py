@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MEMOS_QUEUE = "memos"
 CHECK = "memo.batch-check"
-PAGE = 500  # streams that are looked at, and get their jobs, in one transaction
+PAGE = 500  # streams that are read, and get their jobs, in one transaction
 PAGES = 200  # in one check; the next one goes on with those that still have none
 CHECK_ANSWERS_EVERY = 0.2  # seconds
 
@@ -88,7 +88,7 @@ class MakeMemos:
     async def make_memos(self, ctx: Context, stream: int, after: int) -> dict[str, int] | None:
         """Make memos of the next messages of a stream; what was read and found."""
         kept = await ctx.step("read", self._read, stream, after)
-        if kept is None:  # deleted, or somebody has been there before
+        if kept is None:  # deleted, or another job has handled the batch
             return None
         batch = memos.MessageBatch.kept(kept)
         candidates, rejected = await self._find(ctx, batch) if batch.lines else ([], 0)
@@ -112,7 +112,7 @@ class MakeMemos:
         return memos.read_candidates(answer["value"], batch)
 
     async def _embed(self, ctx: Context, texts: list[str]) -> "NDArray[np.float32]":
-        """Computed again where that costs nothing; what another server was asked for is kept."""
+        """Local vectors are computed again; those of a remote model are kept as a step."""
         import numpy as np
 
         model = self._models.open(self._chosen.model)
@@ -131,7 +131,7 @@ class MakeMemos:
     async def _compare(
         self, ctx: Context, stream: int, texts: list[str], vectors: "NDArray[np.float32]"
     ) -> list[memos.Pair]:
-        """What is so near to something older that the model is asked about it; kept, for the question must stay the same."""
+        """Pairs of similar memos about which the model is asked; kept, because the question must stay the same."""
         chosen = self._chosen
 
         async def compare(texts: list[str]) -> list[memos.Pair]:
@@ -188,7 +188,7 @@ class MakeMemos:
         return number
 
     async def _order_removals(self, ctx: Context) -> None:
-        """Of streams whose job was cancelled or given up."""
+        """Enqueue the removal of streams whose job was cancelled or discarded."""
         rows = await self._app.database.pool.repeat(memos.deleted_streams, most=PAGE)
         if rows:
             orders = [

@@ -18,7 +18,7 @@ BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
 PREPARED = telemetry.describe(
     "counter",
     "penstock_documents_prepared",
-    "Documents whose preparation ended in this process: ready, partial (ready with gaps), failed",
+    "Documents whose preparation ended in this process: ready, partial (only partly readable), failed",
     ("outcome",),
 )
 seconds = telemetry.histogram(
@@ -27,7 +27,7 @@ seconds = telemetry.histogram(
 
 
 class PreparationMetrics(Collector):
-    """Ready, partial (ready with gaps), failed. What failed is known to the engine: its last attempt was buried."""
+    """Ready, partial (only partly readable), failed. The engine reports failures: the last attempt failed permanently."""
 
     def __init__(self) -> None:
         self.ready = 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PAGE = 2_000  # chunks that are embedded and written together
-REMOTE_PAGE = 256  # by a model behind an address: a call is dear, and has a permit for as long as it takes
+REMOTE_PAGE = 256  # of a remote model: a call is expensive, and holds a permit for as long as it takes
 DOCUMENTS = 500  # whose vectors are counted in one statement
 BATCH = 5_000  # old vectors that are removed in one transaction
 ROUNDS = 3  # without anything to do, and still not complete
@@ -38,7 +38,7 @@ BUSY = 30.0  # seconds until a concurrent merge may be over
 
 @dataclass
 class Goal:
-    """A collection and the model that it is about to have, with how far it is."""
+    """A collection and the model that it is changing to, with the progress."""
 
     collection: int
     model: str
@@ -78,7 +78,7 @@ class ReembedCollection:
         self._embedding = Embedding(app, models)
 
     async def reembed_collection(self, ctx: Context, collection: int, model: str, turn: int) -> Any:
-        """Make all vectors of a collection by its next model, then let that be its model."""
+        """Make all vectors of a collection by its next model, then switch to it."""
         goal = Goal(collection, model, turn)
         try:
             async with self._app.database.pool.transaction() as tx:
@@ -120,10 +120,10 @@ class ReembedCollection:
             if await self._fill(ctx, goal):
                 idle = 0
                 continue
-            if goal.short:  # replaced and cleared while we looked, or wrong
+            if goal.short:  # replaced and cleared during the round, or wrong
                 idle += 1
                 if idle == ROUNDS:
-                    raise Transient(f"{goal.short}: `penstock doctor` tells more. The present model stays.")
+                    raise Transient(f"{goal.short}: see `penstock doctor`. The present model stays.")
                 continue
             await self._fold(ctx, goal)
             ctx.enter("reembed-switch")
@@ -142,7 +142,9 @@ class ReembedCollection:
         ctx.enter("reembed-fold")
         await compact(database, goal.collection, goal.model)
         if not await is_compacted(database, goal.collection, goal.model):
-            raise RateLimited("Somebody else folds the collection: its new index is made after that.", retry_after=BUSY)
+            raise RateLimited(
+                "Another job merges vectors of the collection: its new index is built after that.", retry_after=BUSY
+            )
 
     # -- one round ----------------------------------------------------------------------------------------------------
 
@@ -180,7 +182,7 @@ class ReembedCollection:
         return made
 
     async def _missing(self, ctx: Context, goal: Goal) -> AsyncGenerator[Texts, None]:
-        """Pages of chunks that are live and have no vector, by the numbers of their documents."""
+        """Pages of chunks that are live and have no vector, by the ids of their documents."""
         repeat = self._app.database.pool.repeat
         most = REMOTE_PAGE if self._embedding.is_remote(goal.model) else PAGE
         after, size = 0, 0
@@ -206,7 +208,7 @@ class ReembedCollection:
             yield await self._read(spans)
 
     async def _gaps(self, goal: Goal, live: documents.LiveVersion, there: int) -> list[tuple[int, int]]:
-        """From and before which chunk there is no vector."""
+        """The ranges of chunks without a vector."""
         if there == live.chunks:
             return []
         goal.short = (
@@ -222,7 +224,7 @@ class ReembedCollection:
         return Texts.of(await self._app.database.pool.repeat(documents.read_spans, spans))
 
     async def _write(self, ctx: Context, goal: Goal, page: Texts, vectors: "NDArray[np.float32]") -> None:
-        """Those of versions that are still live. Nobody else writes vectors of a live version, so none is there twice."""
+        """Write vectors of versions that are still live. No other job writes those, so that none is there twice."""
         import numpy as np
 
         rows = await asyncio.to_thread(vector_rows, page.versions, page.ordinals, goal.collection, vectors)
@@ -242,7 +244,7 @@ class ReembedCollection:
 
 
 async def _end(*tasks: "asyncio.Task[Any] | None") -> None:
-    """Let nothing go on behind a failure."""
+    """Cancel the rest after a failure."""
     alive = [task for task in tasks if task is not None and not task.done()]
     for task in alive:
         task.cancel()
@@ -261,7 +263,7 @@ class ReindexCollection:
         return self._qdrant
 
     async def reindex_collection(self, ctx: Context, collection: int, into: str, turn: int) -> Any:
-        """Build the next index of a collection, then let that be its index."""
+        """Build the next index of a collection, then switch to it."""
         try:
             found = await self._load(collection, turn)
             if into == "qdrant":
@@ -285,7 +287,7 @@ class ReindexCollection:
         await self.qdrant.delete_collection(found.model, collection)
         reach(f"{STEP}points-forget-deleted")
         if left := await self.qdrant.count(found.model, collection=collection):
-            raise Transient(f"Qdrant still has {left:,} points that it was told to remove: it is told again.")
+            raise Transient(f"Qdrant still has {left:,} points that should be removed: the removal is retried.")
         async with ctx.write() as tx:
             await documents.forget_has_points(tx, collection)
         return 0
@@ -315,7 +317,7 @@ class ReindexCollection:
             if not await self._round(ctx, comparing, found, turn):
                 return
         raise Transient(
-            f"Qdrant loses points of {found.name} that it has taken: look at its logs and its disk. The present index stays."
+            f"Qdrant loses points of {found.name} that it has accepted: check its logs and its disk. The present index stays."
         )
 
     async def _round(self, ctx: Context, comparing: QdrantDiff, found: documents.Collection, turn: int) -> int:
@@ -344,4 +346,6 @@ class ReindexCollection:
         ctx.enter("reindex-fold")
         await compact(database, found.id, found.model)
         if not await is_compacted(database, found.id, found.model):
-            raise RateLimited("Somebody else folds the collection: its new index is made after that.", retry_after=BUSY)
+            raise RateLimited(
+                "Another job merges vectors of the collection: its new index is built after that.", retry_after=BUSY
+            )

@@ -41,7 +41,7 @@ PDF = "application/pdf"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A document of the packet with its share of the text, ready to be written."""
+    """A document of the packet with its part of the text, ready to be written."""
 
     work: Work
     reading: ExtractedDocument
@@ -98,7 +98,7 @@ class PreparePacket:
         if len(missing) == len(packet.documents):
             raise Unreadable(f"None of its documents can be read: {_tell(missing)}")
         if missing and packet.require_all:
-            raise Unreadable(f"It must have all of its documents (require_all), and lacks {_tell(missing)}")
+            raise Unreadable(f"It must have all of its documents (require_all), but lacks {_tell(missing)}")
 
     # -- one PDF ------------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class PreparePacket:
             await self._store.remove(stored.key)
 
     def _scratch_file(self) -> BinaryIO:
-        """A file without a name: it is gone with its last descriptor, however we end."""
+        """A file without a name: it is gone with its last descriptor, however the process ends."""
         folder: Path = self._app.settings.home / "scratch"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return tempfile.TemporaryFile(dir=folder)
@@ -202,7 +202,7 @@ class PreparePacket:
         return reading, gathered
 
     async def _tell_parts(self, ctx: Context, packet: Packet, gathered: GatheredPages) -> list[Part]:
-        """The cover sheet, part A, part B and the rest; pages without text are told by those around them."""
+        """The cover sheet, part A, part B and the rest; pages without text belong to the part around them."""
         ctx.enter("parts")
         chosen = self._app.settings.packet
         texts = {page.number: page.text for page in gathered.pages}
@@ -243,7 +243,7 @@ class PreparePacket:
             published.append((end, gathered))
             if isinstance(end, Publication):
                 await end_packet(tx, packet, told, missing)
-            elif isinstance(end, PendingVersion):  # with all of its documents, when the points of all are there
+            elif isinstance(end, PendingVersion):  # with all of its documents, when their vectors are in Qdrant
                 fairness_key = whole.work.fairness_key
                 await hand_over(
                     tx,
@@ -273,7 +273,7 @@ class PreparePacket:
             structured=any(page.headings for page in pages),
         )
         if not chunks and not gaps:
-            gaps.append(Gap(None, "There is no text in it."))
+            gaps.append(Gap(None, "It has no text."))
         own = ExtractedDocument(each.media_type or PDF, pages, (), "", {}, gaps)
         return Member(work, own, GatheredPages(pages, gaps), await self._preparing.stage(ctx, work, pages, chunks))
 
@@ -289,7 +289,7 @@ class _Converted:
 
 
 def packet_gaps(packet: Packet) -> list[Gap]:
-    """What is missing of whole documents, and what converting them has lost; pages are those of the consolidated PDF."""
+    """Documents that are missing, and parts that were lost by converting; pages are those of the consolidated PDF."""
     found = []
     for each in packet.documents:
         if each.first_page is None:

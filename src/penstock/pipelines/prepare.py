@@ -114,7 +114,7 @@ class PrepareDocument:
             structured=reading.media_type == "text/markdown" or any(page.headings for page in gathered.pages),
         )
         if not chunks and not gathered.gaps:
-            gathered.gaps.append(Gap(None, "There is no text in it."))
+            gathered.gaps.append(Gap(None, "It has no text."))
         await self._write(ctx, work, reading, gathered, chunks)
         self._notifier.notify()
 
@@ -182,7 +182,7 @@ class PrepareDocument:
         gathered.pages.sort(key=lambda page: page.number)
 
     async def _ocr(self, ctx: Context, work: Work, media_type: str, pages: list[int], file: BinaryIO) -> Any:
-        """Page by page: one that a child dies of takes no other with it."""
+        """Page by page: one that kills its sandbox does not affect the others."""
         found: dict[str, list[Any]] = {"pages": [], "gaps": []}
         for done, number in enumerate(pages):
             await ctx.progress(done, len(pages), f"page {number}")
@@ -202,7 +202,7 @@ class PrepareDocument:
         return found
 
     async def _ocr_once_more(self, file: BinaryIO, arguments: dict[str, Any], name: str) -> Any:
-        """A page that was too much once may have met a machine in trouble; twice, it is the page."""
+        """A page that exceeds a limit once may have met a busy machine; twice, the page is the cause."""
         try:
             return await self._sandboxes.call("ocr", file, arguments, name=name)
         except ResourceLimit:
@@ -211,10 +211,10 @@ class PrepareDocument:
     async def _unpack(
         self, ctx: Context, work: Work, reading: ExtractedDocument, file: BinaryIO, gathered: GatheredPages
     ) -> None:
-        """BlobStore attachments and archive members; they become documents in the transaction that ends this job."""
+        """Store attachments and archive members; they become documents in the transaction that ends this job."""
         limits = self._app.settings.limits
         if reason := await self._why_not_unpacked(work):
-            gathered.gaps.append(Gap(None, f"What is inside was not unpacked: {reason}."))
+            gathered.gaps.append(Gap(None, f"Attachments or archive members were not unpacked: {reason}."))
             return
         ctx.enter("unpack")
 
@@ -232,21 +232,21 @@ class PrepareDocument:
         gathered.gaps += [decode_gap(gap) for gap in result["gaps"]]
 
     async def _remove(self, keys: Sequence[str]) -> None:
-        """Bytes that no row names. What is not removed here, because we die before, the collector finds."""
+        """Remove bytes that no row names. If the process dies before, the garbage collector removes them."""
         for key in keys:
             await self._store.remove(key)
 
     async def _why_not_unpacked(self, work: Work) -> str:
         limits = self._app.settings.limits
         if work.depth >= limits.depth:
-            return f"it is {work.depth} levels deep, and limits.depth is {limits.depth}"
-        upload = await self._app.database.pool.repeat(count_attachments, work.document)
+            return f"it is {work.depth} levels deep, more than limits.depth ({limits.depth}) allows"
+        upload = await self._app.database.pool.repeat(lambda session: count_attachments(session, work.document))
         if upload.documents >= limits.documents:
             there = f"there are {upload.documents:,} documents of this upload already"
-            return f"{there}, and limits.documents is {limits.documents:,}"
+            return f"{there}, the most that limits.documents ({limits.documents:,}) allows"
         if upload.size > max(limits.expansion * upload.uploaded, HARMLESS):
             there = f"this upload has become {upload.size // upload.uploaded:,} times as large as it was"
-            return f"{there}, and limits.expansion is {limits.expansion:,}"
+            return f"{there}, more than limits.expansion ({limits.expansion:,}) allows"
         return ""
 
     # -- writing ----------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class PrepareDocument:
         await self._remove(unneeded)
 
     async def stage(self, ctx: Context, work: Work, pages: list[Page], chunks: Sequence[Chunk]) -> StagedVersion:
-        """Write what is large, in fenced batches that nobody sees; the rest is for `publish`."""
+        """Write large texts in fenced batches that search does not see; the rest is for `publish`."""
         await self._embedding.prepare(work.model)
         if work.begun:
             await self._clear(ctx, work)
@@ -365,7 +365,7 @@ class PrepareDocument:
 
 
 async def aside(characters: int, work: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    """Work on text, in a thread when others would notice; a small one takes less time than a thread's handover."""
+    """Process text, in a thread if it is long; a short one takes less time than the handover to a thread."""
     if characters < SMALL:
         return work(*arguments, **options)
     return await asyncio.to_thread(work, *arguments, **options)
@@ -377,7 +377,7 @@ def _insist_on(results: Sequence[Any]) -> None:
     if unread:
         told = "; ".join(f"job {each.job} {each.reason}" for each in unread[:3])
         raise ChildFailed(
-            f"{len(unread):,} of its {len(results):,} ranges of pages could not be read ({told}): mend the cause and redrive "
+            f"{len(unread):,} of its {len(results):,} ranges of pages could not be read ({told}): fix the cause and redrive "
             "it, and only these are read again.",
             children=[each.job for each in unread],
         )

@@ -87,7 +87,7 @@ class PublishPoints:
         repeat = self._app.database.pool.repeat
         waiting = await repeat(load_pending, head=version)
         found = [(each, await repeat(load_work, document=each.document, version=each.version)) for each in waiting]
-        # One that was deleted or replaced meanwhile is nobody's any more; without the head, nothing is to be done at all.
+        # A version that was deleted or replaced meanwhile is left out; without the first one, there is nothing to do.
         ready = [(each, _as_prepared(work, each)) for each, work in found if work is not None]
         if not any(each.version == version for each, _ in ready):
             return
@@ -131,7 +131,7 @@ class PublishPoints:
             await self._count(model, ready[start : start + COUNTED_IN])
 
     async def _count(self, model: str, ready: Sequence[tuple[PendingVersion, Work]]) -> None:
-        """Exactly as many as chunks. More are of an earlier attempt, with smaller chunks: all of it is written anew then."""
+        """Exactly as many as chunks. More are of an earlier attempt, with smaller chunks: all of it is written again then."""
         expected = {each.version: each.found.chunks for each, _ in ready}
         versions = list(expected)
         there = await self.qdrant.count(model, versions=versions)
@@ -168,7 +168,7 @@ class PublishPoints:
     # -- going --------------------------------------------------------------------------------------------------------
 
     async def remove_points(self, ctx: Context) -> int:
-        """Remove the points of versions that nobody will see again, until there are none; how many versions."""
+        """Remove the points of versions that search will not see again, until there are none; how many versions."""
         repeat = self._app.database.pool.repeat
         removed = 0
         while leaving := await repeat(list_qdrant_removals, most=REMOVED):
@@ -198,7 +198,7 @@ class ReconcileQdrant:
         self._qdrant = qdrant
 
     async def reconcile_points(self, ctx: Context) -> dict[str, Any]:
-        """Compare both sides from where the last run has ended; what was looked at and put right, for the history."""
+        """Compare both sides from where the last run has ended; counts of what was compared and repaired, for the history."""
         if self._qdrant is None:
             raise no_qdrant()
         database = self._app.database
@@ -214,22 +214,22 @@ class ReconcileQdrant:
             comparing = QdrantDiff(database, self._qdrant, model)
             page = await comparing.compare(after)
             if not page.agrees:
-                ctx.enter("points-mend")
+                ctx.enter("points-repair")
                 await comparing.fix(page)
-                reach(f"{STEP}points-mended")
+                reach(f"{STEP}points-repaired")
                 await self._note(ctx, page)
             for what, count in _counts(page).items():
                 done[what] += count
             last = [model, page.upto] if page.upto is not None else [model, None]
             if not await end_page(database, CHECK, seen=cursor, last=last, subjects=page.versions):
-                return done  # somebody else goes on from here
+                return done  # another worker goes on from here
             cursor = last
             await ctx.progress(done["versions"], note="versions")
             if time.monotonic() > until:
                 return done
 
     async def _place(self, cursor: list[Any] | None) -> tuple[str | None, int]:
-        """The model that is looked at next, and behind which of its versions; no model at the end of the round."""
+        """The model that is compared next, and after which of its versions; no model at the end of the round."""
         models = await self._app.database.pool.repeat(made_models)
         if cursor is None:
             return (models[0] if models else None), BEFORE_ALL
@@ -285,6 +285,8 @@ def _orphans(page: DiffPage) -> Sequence[IntegrityFinding]:
         for version, points in by_version.items()
     ]
     if foreign := sum(isinstance(key, str) for key in page.orphans):
-        said = f"Qdrant had {counted(foreign, 'point')} whose numbers are none of ours."
-        found.append(IntegrityFinding(0, said, "Let nobody else write into the collections of qdrant.prefix."))
+        said = f"Qdrant had {counted(foreign, 'point')} whose ids are not of Penstock."
+        found.append(
+            IntegrityFinding(0, said, "Keep other programs from writing into the collections of qdrant.prefix.")
+        )
     return found

@@ -1,6 +1,6 @@
 """The settings: read from arguments, variables and files, validated as one frozen `Settings`."""
 
-from penstock.settings.loader import describe, load_settings
+from penstock.settings.loader import check_arguments, describe, load_settings
 from penstock.settings.memos import MemoSettings
 from penstock.settings.models import LlmSettings, ModelSettings
 from penstock.settings.rates import Rate, RateSettings, parse_rate

@@ -27,14 +27,14 @@ def _read_types(value: Any) -> Any:
             try:
                 value = json.loads(text)
             except ValueError:
-                raise ValueError("This is no JSON. Write names with commas between them, or a JSON object.") from None
+                raise ValueError("This is not JSON. Write names with commas between them, or a JSON object.") from None
         else:
             value = {name.strip(): "" for name in text.split(",") if name.strip()}
     if not isinstance(value, Mapping) or len(value) > MOST:
         raise ValueError(f"Write a table of up to {MOST} names, each with a description.")
     for name, description in value.items():
         if not TYPE.fullmatch(str(name)):
-            raise ValueError("There is a name that cannot be used. Write names of up to 41 signs of a-z, 0-9 and _.")
+            raise ValueError("A name cannot be used. Write names of up to 41 characters of a-z, 0-9 and _.")
         if not isinstance(description, str) or len(description) > DESCRIPTION_MAX or "\0" in description:
             raise ValueError(f"The description of {name} must be a text of up to {DESCRIPTION_MAX} characters.")
     return dict(value)
@@ -60,12 +60,12 @@ KINDS = {
     "statement": "What something is or does",
     "number": "A quantity, a price, a measure",
     "date": "When something happened or will happen",
-    "obligation": "What somebody must or must not do",
+    "obligation": "What a person or organisation must or must not do",
 }
 
 
 class SchemaSettings(Section):
-    """What facts are about. A type that is not listed is rejected, whoever finds it."""
+    """The types of things, relations and facts. A type that is not listed is rejected."""
 
     entities: Types = Field(
         ENTITIES,
@@ -77,7 +77,7 @@ class SchemaSettings(Section):
         RELATIONS,
         json_schema_extra={"shown": f"`{', '.join(RELATIONS)}`"},
         examples=["works_for,owns"],
-        description="How two of them relate.",
+        description="Relations between two things, each with a description.",
     )
     kinds: Types = Field(
         KINDS,
@@ -88,13 +88,13 @@ class SchemaSettings(Section):
 
 
 class KnowledgeSettings(Section):
-    """How facts are read out of documents by a language model."""
+    """The extraction of facts from documents by a language model."""
 
     llm: str = Field(
         "",
         pattern=r"^[a-z0-9_-]{0,41}$",
         examples=["main"],
-        description="Which of the language models; needed only if there are several.",
+        description="The language model; needed only if there are several.",
     )
     language: str = Field(
         "",
@@ -108,14 +108,14 @@ class KnowledgeSettings(Section):
 
     @property
     def schema(self) -> SchemaSettings:  # type: ignore[override]  # pydantic has a method of this name
-        """By its key in the file."""
+        """The section under its key in the file."""
         return self.types
 
 
 def unknown_llm(
     chosen: KnowledgeSettings, llms: Mapping[str, LlmSettings], name: Callable[[str], str]
 ) -> Iterator[str]:
-    """What keeps facts from being read."""
+    """Report why facts cannot be extracted."""
     if chosen.llm and chosen.llm not in llms:
         known = ", ".join(sorted(llms)) or "none"
         yield f"{name('knowledge.llm')} is {chosen.llm!r}, but there is {known}. Name one, or add [llms.{chosen.llm}]."

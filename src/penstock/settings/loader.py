@@ -1,8 +1,9 @@
-"""The loader: reads settings from arguments, variables and files, merged key by key, and lists the result.
+"""The loader: reads settings from arguments, variables and a file, merged key by key, and lists the result.
 
-An argument beats a `PENSTOCK_A__B` variable, which beats `penstock.toml` in the working folder, which beats
-`penstock.toml` in home, which beats the default. `load_settings` reports all problems at once, each with its
-place and the fix; an unknown key is a problem. `describe` returns the rows of `penstock config`.
+An argument beats a `PENSTOCK_A__B` variable, which beats the file, which beats the default. The file is `penstock.toml` in
+home, or the one that `config=` or PENSTOCK_CONFIG names. A file of the working folder is never read unasked: a folder that
+came from elsewhere could name programs to run. `load_settings` reports all problems at once, each with its place and the fix;
+an unknown key is a problem. `describe` returns the rows of `penstock config`.
 """
 
 import os
@@ -23,20 +24,35 @@ from penstock.errors import BadSetting
 from penstock.settings.settings import FIELDS, SECTIONS, TABLES, Settings, default_home, find_field
 from penstock.settings.types import DatabaseUrl, Folder, format_duration, mask_credentials
 
-OF_THE_CLIENT = {"PENSTOCK_URL", "PENSTOCK_KEY"}  # no settings: who uses penstock.client may run commands, too
+CONFIG = "PENSTOCK_CONFIG"
+NOT_SETTINGS = {CONFIG, "PENSTOCK_URL", "PENSTOCK_KEY"}  # the last two are of penstock.client
 FILE = "penstock.toml"
 
 
 @dataclass(frozen=True)
 class LoadedSettings:
-    """Valid settings, and for each dotted key the place that decided it."""
+    """Valid settings, the file that was read, and for each dotted key the place that decided it."""
 
     settings: Settings
     origins: dict[str, str]
+    file: "SettingsFile"
+
+
+@dataclass(frozen=True)
+class SettingsFile:
+    """The one file from which settings are read; that of home need not exist."""
+
+    path: Path
+    origin: str  # argument, PENSTOCK_CONFIG or default
+
+    def __str__(self) -> str:
+        return str(self.path) if self.path.exists() else f"{self.path} (does not exist)"
 
 
 @dataclass(frozen=True)
 class _Entry:
+    """One key as it was written, known or not."""
+
     key: str
     value: object = field(repr=False)
     written: str  # the key in its own spelling
@@ -45,6 +61,8 @@ class _Entry:
     folder: Path  # where a relative path starts
 
     def spell(self, key: str) -> str:
+        if self.origin == "argument":
+            return key.replace(".", "__")
         return variable(key) if self.written.startswith("PENSTOCK_") else key
 
 
@@ -53,31 +71,46 @@ def variable(key: str) -> str:
 
 
 def load_settings(
-    *, working_folder: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: object
+    *,
+    config: str | Path | None = None,
+    working_folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    **overrides: object,
 ) -> LoadedSettings:
-    """Read all sources; an override is `home=…`, `api__port=…` or `api={"port": …}`, and None means not given."""
+    """Read all places; an override is `home=…`, `api__port=…` or `api={"port": …}`, and None means not given.
+
+    `config` names the settings file in place of that of home.
+    """
     folder = _working_folder() if working_folder is None else working_folder.absolute()
+    environ = os.environ if environ is None else environ
     problems: list[str] = []
-    here = _accepted(_file_entries(folder, problems), problems)
-    given = here | _accepted(_environment_entries(os.environ if environ is None else environ, folder), problems)
+    given = _accepted(_environment_entries(environ, folder), problems)
     given |= _accepted(_argument_entries(overrides, folder), problems)
 
-    there: dict[str, _Entry] = {}
-    if home := _home(given):
-        is_here = home.resolve() == folder.resolve()
-        there = here if is_here else _accepted(_file_entries(home, problems), problems)
-    if "home" in there:
+    file = _find_file(config, environ, folder, given)
+    written = {} if file is None else _accepted(_file_entries(file, problems), problems)
+    if "home" in written and file is not None and file.origin == "default":
         problems.append(
-            f"{there['home'].name} cannot be set there, because that file is found through home. "
-            f"Remove it and set PENSTOCK_HOME, or home in the {FILE} of the working folder."
+            f"{written['home'].name} cannot be set there, because that file is found through home. "
+            "Remove it and set PENSTOCK_HOME."
         )
-    given = there | given
+    given = written | given
 
     settings = _validated(given, problems)
-    if settings is None or problems:
+    if settings is None or file is None or problems:
         raise BadSetting("\n".join(mask_credentials(problem) for problem in problems))
     origins = {key: given[key].origin if key in given else "default" for key in FIELDS}
-    return LoadedSettings(settings, origins | {key: entry.origin for key, entry in given.items() if key not in FIELDS})
+    origins |= {key: entry.origin for key, entry in given.items() if key not in FIELDS}
+    return LoadedSettings(settings, origins, file)
+
+
+def check_arguments(overrides: Mapping[str, object]) -> None:
+    """Refuse overrides that are not settings, before any variable or file is read."""
+    problems: list[str] = []
+    settings = {name: value for name, value in overrides.items() if name != "config"}
+    _accepted(_argument_entries(settings, Path()), problems)
+    if problems:
+        raise BadSetting("\n".join(mask_credentials(problem) for problem in problems))
 
 
 def _working_folder() -> Path:
@@ -87,22 +120,29 @@ def _working_folder() -> Path:
         raise BadSetting("The working folder does not exist any more. Change to another folder.") from None
 
 
-def _home(given: Mapping[str, _Entry]) -> Path | None:
-    """Where the second file is; None when the value is no path, which validation tells."""
+def _find_file(
+    config: str | Path | None, environ: Mapping[str, str], folder: Path, given: Mapping[str, _Entry]
+) -> SettingsFile | None:
+    """The named file, or that of home; None when home is not a path, which validation reports."""
+    if config:
+        return SettingsFile(folder / config, "argument")
+    if named := environ.get(CONFIG):
+        return SettingsFile(folder / named, CONFIG)
     if "home" not in given:
-        return default_home()
+        return SettingsFile(default_home() / FILE, "default")
     try:
-        return TypeAdapter(Folder).validate_python(given["home"].value)
+        return SettingsFile(TypeAdapter(Folder).validate_python(given["home"].value) / FILE, "default")
     except ValidationError:
         return None
 
 
-def _file_entries(folder: Path, problems: list[str]) -> Iterator[_Entry]:
-    path = folder / FILE
+def _file_entries(file: SettingsFile, problems: list[str]) -> Iterator[_Entry]:
+    path = file.path
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        return
+        if file.origin != "default":
+            problems.append(f"The settings file {path} does not exist. Create it, or correct --config or {CONFIG}.")
     except OSError as error:
         problems.append(f"{path} cannot be read: {error.strerror}. Correct its permissions, or remove it.")
     except UnicodeDecodeError:
@@ -111,12 +151,12 @@ def _file_entries(folder: Path, problems: list[str]) -> Iterator[_Entry]:
         problems.append(f"{path} is not valid TOML: {error}. Correct that line.")
     else:
         for key, value in _pairs(table):
-            yield _Entry(key, value, key, f"{key} in {path}", str(path), folder)
+            yield _Entry(key, value, key, f"{key} in {path}", str(path), path.parent)
 
 
 def _environment_entries(environ: Mapping[str, str], folder: Path) -> Iterator[_Entry]:
     for name, text in sorted(environ.items()):
-        if name.startswith("PENSTOCK_") and not name.startswith("PENSTOCK_TEST_") and name not in OF_THE_CLIENT:
+        if name.startswith("PENSTOCK_") and not name.startswith("PENSTOCK_TEST_") and name not in NOT_SETTINGS:
             key = name.removeprefix("PENSTOCK_").lower().replace("__", ".")
             yield _Entry(key, text, name, name, name, folder)
 
@@ -124,7 +164,7 @@ def _environment_entries(environ: Mapping[str, str], folder: Path) -> Iterator[_
 def _argument_entries(overrides: Mapping[str, object], folder: Path) -> Iterator[_Entry]:
     for key, value in _pairs({name.replace("__", "."): value for name, value in overrides.items()}):
         if value is not None:
-            yield _Entry(key, value, key, f"{key} (argument)", "argument", folder)
+            yield _Entry(key, value, key.replace(".", "__"), f"{key} (argument)", "argument", folder)
 
 
 def _pairs(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -250,9 +290,10 @@ class EffectiveSetting:
 
 
 def describe(loaded: LoadedSettings) -> list[EffectiveSetting]:
-    """The effective settings in their order, with secrets masked."""
+    """The settings file and the effective settings in their order, with secrets masked."""
     return [
-        EffectiveSetting(key, format_value(attrgetter(key)(loaded.settings)), loaded.origins[key]) for key in FIELDS
+        EffectiveSetting("config", str(loaded.file), loaded.file.origin),
+        *(EffectiveSetting(key, format_value(attrgetter(key)(loaded.settings)), loaded.origins[key]) for key in FIELDS),
     ]
 
 

@@ -18,7 +18,7 @@ Language = Literal[
 
 
 class MemoSettings(Section):
-    """What is remembered of conversations."""
+    """Memos: what is kept of conversations."""
 
     llm: Annotated[str | None, Unset] = Field(
         None, pattern=MODEL_NAME, description="The language model that writes them; not set means the only one."
@@ -44,29 +44,29 @@ class MemoSettings(Section):
         4, ge=1, le=100, description="Batches that a worker handles at once; those that wait for a model do not count."
     )
     check_every: Duration = Field(
-        timedelta(seconds=30), gt=timedelta(0), description="How often new messages are looked for."
+        timedelta(seconds=30), gt=timedelta(0), description="How often new messages are polled."
     )
     waiting: Whole = Field(
         10_000,
         ge=1,
         le=100_000_000,
-        description="Messages of one stream that may wait; more are refused with the time to come again.",
+        description="Messages of one stream that may wait; more are refused with the time to retry.",
     )
     confidence: float = Field(0.5, ge=0, le=1, description="How sure the model must be of a memo for it to be kept.")
     alike: float = Field(
         0.3,
         ge=0,
         le=1,
-        description="The cosine of two memos from which the model is asked whether they say the same or contradict each other.",
+        description="The cosine of two memos from which the model decides whether they agree or contradict each other.",
     )
 
     @field_validator("kinds")
     @classmethod
     def _words(cls, kinds: str) -> str:
         if not all(re.fullmatch(r"\s*[\w-]{1,50}( [\w-]{1,50})*\s*", kind) for kind in kinds.split(",")):
-            raise ValueError("These are no kinds of memos. Write them like fact, preference, decision.")
+            raise ValueError("These are not kinds of memos. Write them like fact, preference, decision.")
         return kinds
 
     def kind_names(self) -> list[str]:
-        """One by one, in their order."""
+        """The kinds as a list, in their order."""
         return list(dict.fromkeys(kind.strip() for kind in self.kinds.split(",")))

@@ -15,7 +15,7 @@ _RATE = re.compile(r"([0-9]{1,9})\s*/\s*(s|min|h)")
 
 @dataclass(frozen=True)
 class Rate:
-    """So many in so many seconds."""
+    """A number of requests in a number of seconds."""
 
     count: int
     seconds: int
@@ -27,7 +27,7 @@ def parse_rate(text: str) -> Rate | None:
         return None
     parts = _RATE.fullmatch(text.strip())
     if parts is None:
-        raise ValueError(f"{text!r} is no rate. Write it like 50/s, 3000/min or 100/h, or off for no limit.")
+        raise ValueError(f"{text!r} is not a rate. Write it like 50/s, 3000/min or 100/h, or off for no limit.")
     if not int(parts[1]):
         raise ValueError(f"{text!r} would refuse everything. Write a rate of at least 1, or off for no limit.")
     return Rate(int(parts[1]), _UNITS[parts[2]])
@@ -56,5 +56,5 @@ class RateSettings(Section):
         json_schema_extra={"shown": "one per processor, at least 2"},
         ge=1,
         le=1_000,
-        description="How many searches one API process works on at the same time; what cannot be begun soon is refused.",
+        description="How many searches one API process runs at the same time; what cannot begin soon is refused.",
     )

@@ -80,7 +80,7 @@ class PoolSettings(Section):
         description="How many of them are opened at the same time while starting.",
     )
     call_timeout: Duration = Field(
-        timedelta(seconds=30), description="How long a statement may take before its connection is given up."
+        timedelta(seconds=30), description="How long a statement may take before its connection is closed."
     )
     connect_timeout: Duration = Field(timedelta(seconds=5), description="How long opening a connection may take.")
     acquire_timeout: Duration = Field(timedelta(seconds=30), description="How long to wait for a free connection.")
@@ -101,7 +101,7 @@ class EngineSettings(Section):
     )
     checkpoints_kept: Duration = Field(
         timedelta(days=7),
-        description="How long the steps of a scope are kept for a job that comes again, when nobody works on it.",
+        description="How long the steps of a scope are kept for a later job, when no job uses them.",
     )
     retire_after: Duration = Field(
         timedelta(hours=1), description="A schedule that no worker has declared for this long is retired."
@@ -109,7 +109,7 @@ class EngineSettings(Section):
 
 
 class LimitSettings(Section):
-    """What a document may be at most; what is beyond is refused with a reason."""
+    """The limits of a document; anything larger is refused with a reason."""
 
     bytes: Size = Field(Bytes(2 * 2**30), ge=1, le=2**50, description="Bytes of one document.")
     pages: Whole = Field(5_000, ge=1, le=1_000_000, description="Pages of one document.")
@@ -117,7 +117,7 @@ class LimitSettings(Section):
         100_000_000,
         ge=1,
         le=10_000_000_000,
-        description="Pixels of one image or of one page as it is drawn for the OCR.",
+        description="Pixels of one image, or of one page as it is rendered for the OCR.",
     )
     characters: Whole = Field(50_000_000, ge=1, le=1_000_000_000, description="Characters of text in one document.")
     members: Whole = Field(1_000, ge=0, le=100_000, description="Attachments of a mail, or files in an archive.")
@@ -125,7 +125,7 @@ class LimitSettings(Section):
         10_000,
         ge=1,
         le=100_000_000,
-        description="Documents that one archive may become, with all that is inside of those.",
+        description="Documents that one archive may become, with nested archives and attachments.",
     )
     depth: Whole = Field(3, ge=0, le=20, description="Archives inside archives, mails inside mails.")
     expansion: Whole = Field(
@@ -137,36 +137,36 @@ class LimitSettings(Section):
 
 
 class ExtractionSettings(Section):
-    """The processes in which documents are read, away from everything else."""
+    """The sandbox processes in which documents are read."""
 
     children: Whole = Field(
         default_factory=lambda _: os.cpu_count() or 1,
         json_schema_extra={"shown": "one per processor"},
         ge=1,
         le=256,
-        description="How many documents or pages one worker reads at the same time, each in a process of its own.",
+        description="How many documents or pages one worker reads at the same time, each in a sandbox process of its own.",
     )
-    memory: Size = Field(Bytes(2**30), ge=2**27, le=2**42, description="Memory of such a process, at most.")
+    memory: Size = Field(Bytes(2**30), ge=2**27, le=2**42, description="Memory of a sandbox process, at most.")
     timeout: Duration = Field(timedelta(seconds=20), description="How long reading one document or one page may take.")
     recycle_after: Whole = Field(
-        1_000, ge=1, le=1_000_000, description="Documents after which such a process is replaced by a new one."
+        1_000, ge=1, le=1_000_000, description="Documents after which a sandbox process is replaced by a new one."
     )
     ocr: Literal["auto", "rapidocr", "tesseract", "off"] = Field(
-        "auto", description="What reads scans: auto takes Tesseract first where it is installed, else RapidOCR."
+        "auto", description="The OCR engine: auto takes Tesseract where it is installed, else RapidOCR."
     )
 
 
 class DocumentSettings(Section):
-    """How long a deleted document can come back."""
+    """Deleted documents."""
 
     restore_within: Annotated[Duration | None, Unset] = Field(
-        None,
-        description="A deleted document can be restored for this long, and is removed after it; not set removes it at once.",
+        timedelta(days=7),
+        description="How long a deleted document or collection can be restored before it is removed; empty removes it at once.",
     )
 
 
 class CollectionSettings(Section):
-    """What a new collection is like unless it says otherwise."""
+    """The defaults of a new collection."""
 
     model: str = Field("static", pattern=MODEL_NAME, description="The model of its embeddings.")
     chunk_size: Whole = Field(1_000, ge=100, le=20_000, description="Characters of a chunk, at most.")
@@ -174,12 +174,14 @@ class CollectionSettings(Section):
         100, ge=0, le=10_000, description="Characters that a chunk shares with the one before."
     )
     ocr_language: str = Field("en", pattern=r"^[a-z_]{2,20}$", description="The language of its scans.")
-    search_language: str = Field("english", pattern=r"^[a-z]{2,20}$", description="Whose word endings search ignores.")
-    index: Literal["postgres", "qdrant"] = Field("postgres", description="Where its vectors are searched.")
+    search_language: str = Field(
+        "english", pattern=r"^[a-z]{2,20}$", description="The language whose word endings search ignores."
+    )
+    index: Literal["postgres", "qdrant"] = Field("postgres", description="The index in which its vectors are searched.")
 
 
 class SearchSettings(Section):
-    """How search looks for what is near."""
+    """Vector search."""
 
     exact_up_to: Whole = Field(
         20_000,
@@ -190,7 +192,7 @@ class SearchSettings(Section):
 
 
 class ApiSettings(Section):
-    """Where the HTTP API and the dashboard listen."""
+    """The HTTP API and the dashboard."""
 
     host: str = Field("127.0.0.1", pattern=r"^[\w.:%-]+$", description="Address to listen on.")
     port: Whole = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
@@ -200,12 +202,12 @@ class ApiSettings(Section):
     stale_after: Duration = Field(
         timedelta(minutes=10),
         gt=timedelta(0),
-        description="How long a ready job may wait for a live worker that serves it before /health/ready says so.",
+        description="How long a ready job may wait for a live worker that serves it before /health/ready reports it.",
     )
 
 
 class LogSettings(Section):
-    """What is logged to the standard error, and how it looks."""
+    """The log, which is written to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least severe level to log.")
     format: Literal["auto", "json", "console"] = Field(
@@ -214,7 +216,7 @@ class LogSettings(Section):
 
 
 class Settings(Section):
-    """Everything that can be chosen."""
+    """All settings."""
 
     home: Folder = Field(
         default_factory=default_home,
@@ -227,10 +229,10 @@ class Settings(Section):
     tenant: str = Field(
         "default",
         pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
-        description="Whose documents the commands work on. Requests belong to the tenant of their key.",
+        description="The tenant whose documents the commands use. Requests belong to the tenant of their key.",
     )
     database_direct_url: Annotated[DatabaseUrl | None, Unset] = Field(
-        None, description="A way to the same database around pgbouncer, for notifications and locks."
+        None, description="The same database without pgbouncer in between, for notifications and locks."
     )
     database_owner_url: Annotated[DatabaseUrl | None, Unset] = Field(
         None, description="The same database as a role that may change the schema, for migrations."
@@ -294,7 +296,7 @@ def _conflicts(settings: Settings, name: Callable[[str], str]) -> Iterator[str]:
         )
     for key, chosen in settings.models.items():
         if key in ("static", "minilm") or not re.fullmatch(MODEL_NAME, key):
-            yield f"models.{key} cannot be set: Penstock has this name, or it has other signs than a-z, 0-9, _ and -."
+            yield f"models.{key} cannot be set: the name belongs to Penstock, or has other characters than a-z, 0-9, _ and -."
         for part in ("url", "model", "dimensions"):
             if not getattr(chosen, part):
                 yield f"{name(f'models.{key}.{part}')} is not set. The model {key} cannot be used without it."
@@ -309,13 +311,13 @@ def _conflicts(settings: Settings, name: Callable[[str], str]) -> Iterator[str]:
 def _incomplete_sources(settings: Settings, name: Callable[[str], str]) -> Iterator[str]:
     for key, source in settings.sources.items():
         if not re.fullmatch(SOURCE_NAME, key):
-            yield f"sources.{key} cannot be set: a source is called by up to 41 signs of a-z, 0-9, _ and -."
+            yield f"sources.{key} cannot be set: the name of a source has up to 41 characters of a-z, 0-9, _ and -."
         for part in NEEDED[source.type]:
             if not getattr(source, part):
                 yield f"{name(f'sources.{key}.{part}')} is not set. A {source.type} cannot be used without it."
         if source.makes == "memo" and (source.type in {"folder", "bucket"} or source.tells):
             yield (
-                f"{name(f'sources.{key}.makes')} is memo, which no file can become, and of which a source hears nothing. Use "
+                f"{name(f'sources.{key}.makes')} is memo, which no file can become, and which has no write-back. Use "
                 "another type, without mark_status and mark_error, or make documents."
             )
     if settings.bus.type != "off" and not settings.bus.url:
@@ -329,7 +331,7 @@ SECTIONS = {
     if isinstance(kind := info.annotation, type) and issubclass(kind, Section)
 }
 SECTIONS["knowledge.schema"] = SchemaSettings  # the one section in a section
-# Sections in a section, by names that people choose.
+# Sections in a section, under names that people choose.
 TABLES: dict[str, type[Section]] = {"models": ModelSettings, "llms": LlmSettings, "sources": SourceSettings}
 FIELDS = {name: info for name, info in Settings.model_fields.items() if name not in {*SECTIONS, *TABLES}} | {
     f"{key}.{name}": info
@@ -340,7 +342,7 @@ FIELDS = {name: info for name, info in Settings.model_fields.items() if name not
 
 
 def find_field(key: str) -> FieldInfo | None:
-    """The field of a dotted key, also of one in a table that somebody has named."""
+    """The field of a dotted key, also of one in a table with a chosen name."""
     table, _, rest = key.partition(".")
     name, _, part = rest.partition(".")
     if table in TABLES:

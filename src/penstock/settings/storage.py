@@ -11,7 +11,7 @@ from penstock.settings.types import Duration, Folder, Section, Unset, Whole
 
 
 class BlobSettings(Section):
-    """Where the bytes of documents are kept."""
+    """The store for the bytes of documents."""
 
     folder: Annotated[Folder | None, Unset] = Field(
         None, description="Folder for them, shared by all processes; not set means `blobs` in the home folder."
@@ -37,7 +37,7 @@ class BlobSettings(Section):
     def _a_bucket(cls, url: str | None) -> str | None:
         if url and not re.fullmatch(r"(s3|az|gs)://[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._/-]*)?", url):
             raise ValueError(
-                "This is no bucket. Write s3://bucket/prefix, az://container/prefix or gs://bucket/prefix."
+                "This is not a bucket. Write s3://bucket/prefix, az://container/prefix or gs://bucket/prefix."
             )
         return url
 
@@ -45,7 +45,9 @@ class BlobSettings(Section):
     @classmethod
     def _an_address(cls, endpoint: str | None) -> str | None:
         if endpoint and not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", endpoint):
-            raise ValueError("This is no address. Write it like https://minio.example.org:9000, without a password.")
+            raise ValueError(
+                "This is not an address. Write it like https://minio.example.org:9000, without a password."
+            )
         return endpoint
 
     @field_validator("options")
@@ -68,7 +70,7 @@ class QdrantSettings(Section):
     url: str = Field(
         "",
         examples=["http://qdrant:6333"],
-        description="Its address; without a port it is 6333. Empty: there is none.",
+        description="Its address; the default port is 6333. Not set: Qdrant is not used.",
     )
     key: Annotated[SecretStr | None, Unset] = Field(
         None, examples=["abc123"], description="The key for it; better in the variable than in a file."
@@ -76,32 +78,34 @@ class QdrantSettings(Section):
     prefix: str = Field(
         "penstock-",
         pattern=r"^[A-Za-z0-9_-]{1,60}$",
-        description="What the names of its collections begin with. Each database of Penstock needs one of its own: points that "
+        description="The prefix of its collections' names. Each database of Penstock needs one of its own: vectors that "
         "it does not know are removed.",
     )
     timeout: Duration = Field(timedelta(seconds=30), description="How long one call of a job may take.")
     search_timeout: Duration = Field(
         timedelta(seconds=2), description="How long a search waits for it before PostgreSQL answers instead."
     )
-    batch: Whole = Field(256, ge=1, le=10_000, description="Points that are written in one call.")
-    permits: Whole = Field(8, ge=1, le=10_000, description="Jobs of the whole fleet that may speak with it at once.")
+    batch: Whole = Field(256, ge=1, le=10_000, description="Vectors that are upserted in one call.")
+    permits: Whole = Field(8, ge=1, le=10_000, description="Jobs of the whole fleet that may call it at once.")
 
     @field_validator("url")
     @classmethod
     def _an_address(cls, url: str) -> str:
         if not re.fullmatch(r"(https?://[^\s/?#@]+/?)?", url):
-            raise ValueError("This is no address of a Qdrant. Write it like http://qdrant:6333, without user and path.")
+            raise ValueError(
+                "This is not the address of a Qdrant server. Write it like http://qdrant:6333, without user and path."
+            )
         return url.rstrip("/")
 
     @field_validator("key")
     @classmethod
     def _fit_for_a_header(cls, key: SecretStr | None) -> SecretStr | None:
         if key and not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", key.get_secret_value()):
-            raise ValueError("This is no key. It has only letters, digits and the signs . _ ~ + / = -.")
+            raise ValueError("This is not a key. It has only letters, digits and the characters . _ ~ + / = -.")
         return key
 
 
 def missing_qdrant(index: str, chosen: QdrantSettings, name: Callable[[str], str]) -> Iterator[str]:
-    """What keeps new collections from being searched there."""
+    """Report why new collections cannot be searched there."""
     if index == "qdrant" and not chosen.url:
         yield f"{name('collections.index')} is qdrant, and {name('qdrant.url')} is not set. Set it, or leave it at postgres."

@@ -34,7 +34,7 @@ _MEMORY_UNITS = {None: 8192, "B": 1, "kB": 2**10, "MB": 2**20, "GB": 2**30, "TB"
 
 def mask_credentials(text: str) -> str:
     """Replace the password of every URL and every `password=` by `***`."""
-    if "@" in text:  # else the pattern would look for it from every :// to the end
+    if "@" in text:  # else the pattern would search for it from every :// to the end
         text = _URL_PASSWORD.sub(r"\1***@", text)
     return _NAMED_PASSWORD.sub(r"\1***", text)
 
@@ -103,14 +103,14 @@ class DatabaseUrl:
 
     @property
     def password(self) -> str | None:
-        """The password as the server sees it, so that a log can be told to hide it."""
+        """The password as the server sees it, so that logs can mask it."""
         _, user_at, _, _, query = self._parts()
         named = parse_qs(query[1:]).get("password", [""])[-1]
         return named or unquote(user_at[:-1].partition(":")[2]) or None
 
     @property
     def without_password(self) -> str:
-        """For a command line, which everybody on the machine can read; the password goes by another way."""
+        """The URL for a command line, which every user of the machine can read; the password is passed in another way."""
         scheme, user_at, hosts, path, query = self._parts()
         return scheme + re.sub(r":.*@", "@", user_at) + hosts + path + _without(query, "password")
 
@@ -154,12 +154,12 @@ def _absolute(value: Path) -> Path:
     try:
         return value.expanduser().absolute()
     except RuntimeError:
-        raise ValueError(f"There is no home folder for {value.parts[0]}. Write the whole path.") from None
+        raise ValueError(f"{value.parts[0]} has no home folder. Write the whole path.") from None
 
 
 def _not_blank(value: object) -> object:
     if isinstance(value, str | Path) and (not str(value).strip() or "\0" in str(value)):
-        raise ValueError("This is no path. Name a folder, or remove it.")
+        raise ValueError("This is not a path. Name a folder, or remove it.")
     return value
 
 
@@ -213,4 +213,4 @@ Folder = Annotated[Path, BeforeValidator(_not_blank), AfterValidator(_absolute)]
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
 Memory = Annotated[str, AfterValidator(_memory)]
 Size = Annotated[int, BeforeValidator(parse_size), AfterValidator(Bytes)]
-Unset = BeforeValidator(_blank_is_none)  # TOML and variables have no null: "" says it
+Unset = BeforeValidator(_blank_is_none)  # TOML and variables have no null: "" stands for it

@@ -67,7 +67,7 @@ def _types(text: str) -> str:
 
 
 class FetchSettings(Section):
-    """What may be fetched when a person or a document gives a URL."""
+    """The rules for URLs that clients or documents name."""
 
     ports: Annotated[str, BeforeValidator(_joined), AfterValidator(_port_list)] = Field(
         "80, 443", description="Ports that a URL may name."
@@ -75,7 +75,7 @@ class FetchSettings(Section):
     private: Annotated[Annotated[str, AfterValidator(_host_list)] | None, Unset, BeforeValidator(_joined)] = Field(
         None,
         description="Hosts and networks that may be fetched from although they are not public, "
-        "such as intranet.example.org, 10.1.0.0/16. Whoever may add a document can then read what is there.",
+        "such as intranet.example.org, 10.1.0.0/16. Every client that may add a document can then read from them.",
     )
     redirects: Whole = Field(5, ge=0, le=20, description="How many redirects are followed.")
     connect_timeout: Duration = Field(
@@ -95,13 +95,13 @@ class FetchSettings(Section):
 
 
 class CrawlSettings(Section):
-    """How web sites are crawled. Where a URL may lead at all is in `fetch`."""
+    """Crawls of web sites. Which addresses may be fetched at all is in `fetch`."""
 
     user_agent: str = Field(
         "Penstock",
         max_length=200,
         examples=["Penstock (+https://example.org/bot)"],
-        description="How Penstock calls itself to web sites; its first word is the name that robots.txt is searched for.",
+        description="The User-Agent; its first word is the name that is matched in robots.txt.",
     )
     delay: Duration = Field(
         timedelta(seconds=1), description="Time between two requests to one host, by the whole fleet."
@@ -110,37 +110,35 @@ class CrawlSettings(Section):
         timedelta(seconds=30),
         description="A Crawl-delay of robots.txt is kept up to this; a longer one counts as this.",
     )
-    at_once: Whole = Field(
-        8, ge=1, le=200, description="Pages that one worker asks for at the same time, of all hosts."
-    )
+    at_once: Whole = Field(8, ge=1, le=200, description="Pages that one worker fetches at the same time, of all hosts.")
     page_bytes: Size = Field(Bytes(10 * 2**20), ge=2**10, le=2**31, description="Bytes of one page, at most.")
     page_timeout: Duration = Field(timedelta(seconds=30), description="How long fetching one page may take.")
-    links: Whole = Field(2_000, ge=0, le=20_000, description="Links of one page that are looked at; the rest is left.")
+    links: Whole = Field(
+        2_000, ge=0, le=20_000, description="Links of one page that are followed; the rest is ignored."
+    )
     depth: Whole = Field(
-        3, ge=0, le=100, description="How many links a crawl goes from its first page, unless it says."
+        3, ge=0, le=100, description="Depth of a crawl in links from its first page, unless the crawl sets it."
     )
-    pages: Whole = Field(200, ge=1, le=100_000, description="Pages of a crawl, unless it says.")
-    most_pages: Whole = Field(10_000, ge=1, le=1_000_000, description="Pages that a crawl may ask for, at most.")
-    sitemaps: bool = Field(True, description="Whether the pages of a site's sitemaps are taken, too.")
+    pages: Whole = Field(200, ge=1, le=100_000, description="Pages of a crawl, unless the crawl sets it.")
+    most_pages: Whole = Field(
+        10_000, ge=1, le=1_000_000, description="The largest number of pages that a crawl may set."
+    )
+    sitemaps: bool = Field(True, description="Whether the pages of a site's sitemaps are crawled, too.")
     media_types: Annotated[str, BeforeValidator(_joined), AfterValidator(_types)] = Field(
-        ", ".join(READABLE), description="What is taken, by its media type; `*` stands for anything."
+        ", ".join(READABLE), description="Media types that are ingested; `*` stands for anything."
     )
-    kept: Duration = Field(
-        timedelta(days=30), description="How long a crawl that is over is known; its documents stay."
-    )
+    kept: Duration = Field(timedelta(days=30), description="How long a finished crawl is kept; its documents stay.")
 
     @field_validator("user_agent")
     @classmethod
     def _a_product(cls, text: str) -> str:
         if not re.fullmatch(r"[A-Za-z_-]+(/[\w.+-]+)?( [ -~]*)?", text):
-            raise ValueError(
-                "This is no name for a program. Write it like Penstock, or Penstock (+https://example.org)."
-            )
+            raise ValueError("This is not a User-Agent. Write it like Penstock, or Penstock (+https://example.org).")
         return text
 
     @property
     def token(self) -> str:
-        """The name by which robots.txt speaks of us."""
+        """The name of Penstock in robots.txt."""
         return (re.match(r"[A-Za-z_-]+", self.user_agent) or [""])[0].lower()
 
     def takes(self, media_type: str) -> bool:

@@ -11,6 +11,6 @@ The files in the order in which a message passes through them:
     sources.py              a job reports the outcome to the source, if it wants that
 """
 
-from penstock.sources.broker_intake import number_in, parse_object
-from penstock.sources.source import MessageOutcome, PolledSource, Source, SourceContext, Trouble
+from penstock.sources.broker_intake import id_in, parse_object
+from penstock.sources.source import MessageOutcome, PolledSource, Source, SourceCheck, SourceContext, Trouble
 from penstock.sources.sources import Sources

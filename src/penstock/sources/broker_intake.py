@@ -33,7 +33,7 @@ UNUSABLE = (BadValue, asyncpg.DataError, asyncpg.ProgramLimitExceededError)  # o
 
 @dataclass(frozen=True, slots=True)
 class Arrival(Generic[T]):
-    """A message, and what the broker calls it."""
+    """A message, and the broker's delivery of it."""
 
     message: SourceMessage
     size: int
@@ -41,11 +41,11 @@ class Arrival(Generic[T]):
 
 
 def read_message(chosen: SourceSettings, body: bytes, given_id: str = "", encoding: str = "") -> SourceMessage:
-    """The message of a body; its number is the sender's, else what the body says, else the body's digest."""
+    """The message of a body; its id is the sender's, else that in the body, else the body's digest."""
     try:
         payload = _parse(chosen, body, encoding)
-        number = given_id or number_in(payload, chosen.message_id_from) or hashlib.sha256(body).hexdigest()
-        message = SourceMessage(checked_id(number), payload)
+        message_id = given_id or id_in(payload, chosen.message_id_from) or hashlib.sha256(body).hexdigest()
+        message = SourceMessage(checked_id(message_id), payload)
         encode_payload(message)
     except (BadMessage, BadValue) as error:
         return poisoned(body, str(error), given_id)
@@ -54,14 +54,17 @@ def read_message(chosen: SourceSettings, body: bytes, given_id: str = "", encodi
 
 def _parse(chosen: SourceSettings, body: bytes, encoding: str) -> dict[str, Any]:
     if len(body) > chosen.largest:
-        raise BadMessage(f"The message has {Bytes(len(body))}, and {chosen.largest} are taken: see largest.")
+        raise BadMessage(
+            f"The message has {Bytes(len(body))}, more than {chosen.largest} (largest of its source): split it, or raise the "
+            "limit."
+        )
     if encoding.lower() not in {"", "utf-8", "utf8", "identity"}:
-        raise BadMessage(f"The message is encoded as {encoding[:50]!r}: send it as it is.")
+        raise BadMessage(f"The message is encoded as {encoding[:50]!r}: send it without an encoding.")
     return parse_object(body)
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """The JSON object; BadMessage says what it is instead."""
+    """Parse a JSON object; BadMessage names what it is instead."""
     try:
         value = json.loads(body, parse_constant=_refuse)
     except RecursionError:
@@ -69,12 +72,12 @@ def parse_object(body: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise BadMessage(f"The message is not JSON: {str(error)[:200]}.") from None
     if not isinstance(value, dict):
-        raise BadMessage(f"The message is no JSON object but {_kind(value)}.")
+        raise BadMessage(f"The message is not a JSON object but {_kind(value)}.")
     return value
 
 
-def number_in(payload: Mapping[str, Any], path: str) -> str:
-    """What the message says is its number; nothing if it says none."""
+def id_in(payload: Mapping[str, Any], path: str) -> str:
+    """The id in the payload of a message; empty if there is none."""
     value: Any = payload
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -89,16 +92,16 @@ def poisoned(body: bytes, reason: str, given_id: str = "") -> SourceMessage:
 
 
 def batches(arrivals: Iterable[Arrival[T]]) -> Iterator[list[Arrival[T]]]:
-    """In their order, each number once in a batch, and not too many bytes."""
+    """In their order, each id once in a batch, and not too many bytes."""
     batch: list[Arrival[T]] = []
-    numbers: set[str] = set()
+    ids: set[str] = set()
     size = 0
     for each in arrivals:
-        if batch and (each.message.id in numbers or size + each.size > BATCH_BYTES):
+        if batch and (each.message.id in ids or size + each.size > BATCH_BYTES):
             yield batch
-            batch, numbers, size = [], set(), 0
+            batch, ids, size = [], set(), 0
         batch.append(each)
-        numbers.add(each.message.id)
+        ids.add(each.message.id)
         size += each.size
     if batch:
         yield batch
@@ -135,7 +138,7 @@ async def _take(context: SourceContext, batch: Sequence[Arrival[T]]) -> BatchOut
     taken: BatchOutcome[T] = BatchOutcome([], [], done.new + done.versions)
     for each in batch:
         if each.message.id in conflicts:
-            taken.refused.append((each.delivery, f"The message {each.message.id} came before with other content."))
+            taken.refused.append((each.delivery, f"Message {each.message.id} came before with other content."))
         elif each.message.poison:
             taken.refused.append((each.delivery, each.message.poison))
         else:
@@ -146,13 +149,13 @@ async def _take(context: SourceContext, batch: Sequence[Arrival[T]]) -> BatchOut
 async def _take_apart(
     context: SourceContext, batch: Sequence[Arrival[T]], error: Exception, *, patience: float
 ) -> BatchOutcome[T]:
-    """One of them cannot be kept: find it, for the others' sake."""
+    """One of them cannot be kept: find it, and keep the others."""
     if len(batch) == 1:
         [one] = batch
         if one.message.poison:
             raise error
         reason = f"The message cannot be kept: {error}"
-        body = encode_payload(replace(one.message, payload={"number": one.message.id[:200]})).encode()
+        body = encode_payload(replace(one.message, payload={"id": one.message.id[:200]})).encode()
         return await take(
             context, [replace(one, message=poisoned(body, reason, one.message.id[:200]))], patience=patience
         )
@@ -164,7 +167,7 @@ async def _take_apart(
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _kind(value: Any) -> str:

@@ -16,7 +16,7 @@ from penstock.blobs import Bucket, BucketObject, open_bucket
 from penstock.documents import Overtaken, Position, SourceMessage, check_document_name
 from penstock.errors import BadSetting, BadValue, NotFound
 from penstock.sources.files import name_filter
-from penstock.sources.source import MessageOutcome, SourceContext, Trouble, poll_forever
+from penstock.sources.source import MessageOutcome, SourceCheck, SourceContext, Trouble, poll_forever, summarise
 
 ABANDONED = 15.0  # seconds without a page, after which another worker goes on with a listing
 BEGIN: dict[str, Any] = {"after": None, "ended": 0}
@@ -43,8 +43,15 @@ class BucketSource:
     async def close(self) -> None:
         self._listing = None
 
+    async def check(self) -> SourceCheck:
+        """The first page of the listing with objects that were not taken yet."""
+        async for page in self.bucket.pages(None, self.context.chosen.batch):
+            if news := await self._news(page):
+                return summarise(news, more=len(page) == self.context.chosen.batch)
+        return SourceCheck(0)
+
     async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
-        """Nothing is ever written to the bucket."""
+        """Outcomes are not reported: nothing is written to a bucket."""
 
     async def rest(self, seconds: float) -> None:
         await asyncio.sleep(min(seconds, self._pause or seconds))
@@ -90,12 +97,12 @@ class BucketSource:
     # -- messages -------------------------------------------------------------------------------------------------------
 
     async def _news(self, page: Sequence[BucketObject]) -> list[SourceMessage]:
-        """Of a page, what is not in the inbox. Objects without a byte are marks of folders, or as good as that."""
+        """The objects of a page that are not in the inbox. Empty objects stand for folders, and are left out."""
         wanted = [each for each in page if each.size and self._wanted(each.key.rpartition("/")[2])]
         if not self._packets:
             return await self.context.news([self._message(each) for each in wanted])
-        by_number = {_number(each): each for each in wanted}
-        found = [await self._packet(by_number[number]) for number in await self.context.unknown(list(by_number))]
+        by_id = {_id_of(each): each for each in wanted}
+        found = [await self._packet(by_id[each]) for each in await self.context.unknown(list(by_id))]
         return [message for message in found if message is not None]
 
     def _message(self, listed: BucketObject) -> SourceMessage:
@@ -107,12 +114,12 @@ class BucketSource:
             "size": listed.size,
             "modified": listed.modified.isoformat(),
         }
-        return SourceMessage(_number(listed), payload, poison=self._refusal(listed, self.context.settings.limits.bytes))
+        return SourceMessage(_id_of(listed), payload, poison=self._refusal(listed, self.context.settings.limits.bytes))
 
     async def _packet(self, listed: BucketObject) -> SourceMessage | None:
-        """What the object says itself: a list of documents by their keys. None if it has gone since."""
+        """A packet by the list of keys in the object itself; None if the object is gone."""
         if reason := self._refusal(listed, int(self.context.chosen.largest)):
-            return SourceMessage(_number(listed), {"name": listed.key}, poison=reason)
+            return SourceMessage(_id_of(listed), {"name": listed.key}, poison=reason)
         try:
             content = b"".join([piece async for piece in self.bucket.read(listed.key)])
             asked = json.loads(content)
@@ -121,9 +128,9 @@ class BucketSource:
         except (ValueError, RecursionError):
             asked = None
         if not isinstance(asked, dict):
-            reason = f"{listed.key} is not a JSON object with a list of documents: correct who writes it."
-            return SourceMessage(_number(listed), {"name": listed.key}, poison=reason)
-        return SourceMessage(_number(listed), {"name": listed.key.removesuffix(".json"), **asked})
+            reason = f"{listed.key} is not a JSON object with a list of documents: correct the program that writes it."
+            return SourceMessage(_id_of(listed), {"name": listed.key}, poison=reason)
+        return SourceMessage(_id_of(listed), {"name": listed.key.removesuffix(".json"), **asked})
 
     def _refusal(self, listed: BucketObject, most: int) -> str:
         try:
@@ -138,17 +145,17 @@ class BucketSource:
         return ""
 
 
-def _number(listed: BucketObject) -> str:
+def _id_of(listed: BucketObject) -> str:
     return f"{listed.key}@{listed.etag or listed.modified.isoformat()}"
 
 
 def open_source(context: SourceContext) -> BucketSource:
-    """The bucket that the settings name. Nothing is asked of it yet."""
+    """The bucket of the settings; nothing is read yet."""
     chosen = context.chosen
     if chosen.url is None:
-        raise BadSetting(f"sources.{context.name}.url is not set. A bucket cannot be used without it.")
+        raise BadSetting(f"sources.{context.name}.url is not set: a bucket needs it.")
     if chosen.afterwards == "move":
         raise Trouble(
-            f"sources.{context.name}.afterwards is move, and nothing is written to a bucket: remove it, or set it to leave."
+            f"sources.{context.name}.afterwards is move, but nothing is written to a bucket: remove it, or set it to leave."
         )
     return BucketSource(context, open_bucket(chosen.url.get_secret_value(), chosen.endpoint, chosen.options))

@@ -28,7 +28,7 @@ GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE, errno.ENXIO}  # 
 
 
 class FileChanged(Exception):
-    """The file is not what was seen of it."""
+    """The file has changed since it was seen."""
 
 
 class SafeFile(NamedTuple):
@@ -51,7 +51,7 @@ def walk(
 ) -> Iterator[SafeFile]:
     """All files below a folder, but for the folders `without` directly below it; raises only what concerns the first one.
 
-    `closed` hears of what may not be looked at further down.
+    `closed` is called for what cannot be read further down.
     """
     folders = [below]
     while folders:
@@ -90,7 +90,7 @@ def name_filter(pattern: str) -> Callable[[str], bool]:
 
 
 def open_file(top: Path, seen: SafeFile) -> int:
-    """A descriptor of exactly this file; each step down is one that no link can turn."""
+    """A descriptor of exactly this file; no step of its path follows a link."""
     *folders, name = seen.path.split("/")
     at = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -156,13 +156,13 @@ class FolderItem:
         return sum(each.size for each in self.files)
 
     def reason(self, settings: Settings) -> str:
-        """Why nobody has to read it; nothing if it can be taken."""
+        """Why it cannot be taken; empty if it can."""
         try:
             check_document_name(self.name)
         except BadValue as error:
             return f"The {'folder' if self.packet else 'file'} cannot be taken under its name. {error}"
         if len(self.files) > (most := settings.packet.documents) and self.packet:
-            return f"The folder has {len(self.files):,} files, and packet.documents allows {most:,}."
+            return f"The folder has {len(self.files):,} files, more than {most:,} (packet.documents): split it, or raise that."
         large = next((each for each in self.files if each.size > settings.limits.bytes), None)
         if large:
             return (
@@ -172,8 +172,8 @@ class FolderItem:
         return ""
 
     def message(self, digests: Sequence[bytes]) -> SourceMessage:
-        """With the time of its last change, which nobody can set: content that was here before, and has come back, is another
-        message, even if a backup has restored it with its old time."""
+        """With its ctime, which no program can set: content that was here before, and has come back, is another message, even
+        if a backup has restored it with its old mtime."""
         payload: dict[str, Any] = {"name": self.name, "changed": max(each.changed for each in self.files)}
         if self.packet:
             payload["documents"] = [
@@ -209,7 +209,7 @@ class FolderItem:
 
 
 def folder_items(files: Iterable[SafeFile], *, packets: bool) -> list[FolderItem]:
-    """In the order of their names. A file that lies beside the folders of packets belongs to none."""
+    """In the order of their names. A file next to the folders of packets belongs to none."""
     if not packets:
         return [FolderItem(each.path, (each,), packet=False) for each in sorted(files, key=lambda each: each.path)]
     found: dict[str, list[SafeFile]] = {}

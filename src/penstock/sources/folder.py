@@ -21,17 +21,17 @@ from penstock.blobs import StoredBlob
 from penstock.documents import Overtaken, SourceMessage, numbered
 from penstock.errors import BodyTooLarge
 from penstock.sources.files import FileChanged, FolderItem, folder_items, hash_file, item_at, name_filter, pieces, walk
-from penstock.sources.source import MessageOutcome, SourceContext, Trouble, poll_forever
+from penstock.sources.source import MessageOutcome, SourceCheck, SourceContext, Trouble, poll_forever, summarise
 from penstock.telemetry import log
 
 TOGETHER = 256 * 2**20  # bytes that are stored before a batch is received
 POLL_AGAIN_AFTER = 30.0  # seconds of taking
 PATIENCE = 60.0  # seconds in which a file that cannot be opened may become readable
 MOST_LOGGED = 1000  # paths that may not be read
-SHARE, LONGEST_REST = 10, 60.0  # a poll that took a second is followed by ten without one
+REST_FACTOR, LONGEST_REST = 10, 60.0  # a poll that took a second is followed by ten without one
 DONE, FAILED = "done", "failed"
 OURS = (DONE, FAILED)
-UNLINKED = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}  # no hard link to be had here
+UNLINKED = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}  # hard links are not possible here
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,10 @@ class OutboxFolders:
             moved = self._move(self.top / name, failed, name)
             if moved != self.top / name:
                 _write_reason(moved, outcome.reason)
-        elif self._is_there(failed, name, mark) and not _reason_of(failed / name).exists():
-            _write_reason(failed / name, outcome.reason)  # we were stopped between the two
+        elif self._is_there(failed, name, mark):
+            _write_reason(
+                failed / name, outcome.reason
+            )  # the process was stopped in between, or the reason is another one
 
     def _is_there(self, top: Path, name: str, mark: str) -> bool:
         try:
@@ -67,7 +69,7 @@ class OutboxFolders:
             return item is not None and item.has(mark, top)
         except FileChanged:  # just now: what it becomes is another message
             return False
-        except OSError as error:  # one file that nobody can read any more holds up no others
+        except OSError as error:  # an unreadable file must not hold up the others
             log.warning("a file is left where it is, because it cannot be read", file=ascii(name), error=error.strerror)
             return False
 
@@ -132,7 +134,7 @@ class FolderSource:
 
     def __init__(self, context: SourceContext) -> None:
         if context.chosen.folder is None:
-            raise Trouble(f"sources.{context.name}.folder is not set. A folder cannot be used without it.")
+            raise Trouble(f"sources.{context.name}.folder is not set: a folder needs it.")
         self.context = context
         self.top = context.chosen.folder
         self._packets = context.chosen.makes == "packet"
@@ -142,9 +144,9 @@ class FolderSource:
         self._settle = context.chosen.settle.total_seconds()
         self._seen: dict[str, SeenItem] = {}
         self._wake = asyncio.Event()
-        self._looked = False
+        self._polled = False
         self._rested_until = 0.0
-        self._said: set[str] = set()  # what may not be looked at, each once
+        self._said: set[str] = set()  # paths that cannot be read, each logged once
         self._start = random.random()  # noqa: S311  workers begin at different places, and seldom meet
 
     async def run(self) -> None:
@@ -157,7 +159,20 @@ class FolderSource:
             await asyncio.gather(watching, return_exceptions=True)
 
     async def close(self) -> None:
-        """Nothing is open between two looks."""
+        """Nothing is open between two polls."""
+
+    async def check(self) -> SourceCheck:
+        """The files that were not taken yet, of the first batch that is not known; files are hashed to find them."""
+        found = await asyncio.to_thread(self._list)
+        since = asyncio.get_running_loop().time()
+        items = [SeenItem(item, since, since) for item in found]
+        while items:
+            batch = self._portion(items)
+            items = items[len(batch) :]
+            messages = [message for seen in batch if (message := await self._read(seen)) is not None]
+            if news := await self.context.news(messages):
+                return summarise(news, more=bool(items))
+        return SourceCheck(0)
 
     async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
         if not self._moves:
@@ -167,17 +182,17 @@ class FolderSource:
         for outcome in outcomes:
             await asyncio.to_thread(self._outbox.put_away, outcome)
 
-    # -- looking --------------------------------------------------------------------------------------------------------
+    # -- polling --------------------------------------------------------------------------------------------------------
 
     async def poll(self) -> bool:
-        """Look through the folder, and take what is complete; whether there is more than that."""
+        """Read the folder, and take what is complete; whether there is more than that."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        self._looked = True
+        self._polled = True
         self._wake.clear()
-        found = await asyncio.to_thread(self._look)
+        found = await asyncio.to_thread(self._list)
         now = loop.time()
-        self._rested_until = now + min(SHARE * (now - began), LONGEST_REST)
+        self._rested_until = now + min(REST_FACTOR * (now - began), LONGEST_REST)
         self._compare(found, now)
         due = [seen for seen in self._seen.values() if not seen.taken and seen.due <= now]
         turn = int(self._start * len(due))
@@ -191,10 +206,10 @@ class FolderSource:
         return False
 
     async def rest(self, seconds: float) -> None:
-        """Until a change is heard of, or something that was seen may be complete."""
-        if not self._looked:  # the inbox is full: nothing that is heard of could be taken
+        """Until a change is notified, or something that was seen may be complete."""
+        if not self._polled:  # the inbox is full: nothing could be taken
             await asyncio.sleep(seconds)
-        self._looked = False
+        self._polled = False
         now = asyncio.get_running_loop().time()
         soonest = min((seen.due for seen in self._seen.values() if not seen.taken), default=now + seconds)
         with suppress(TimeoutError):
@@ -202,7 +217,7 @@ class FolderSource:
                 await self._wake.wait()
         await asyncio.sleep(max(0.0, self._rested_until - asyncio.get_running_loop().time()))
 
-    def _look(self) -> list[FolderItem]:
+    def _list(self) -> list[FolderItem]:
         try:
             files = walk(self.top, wanted=self._wanted, without=OURS, closed=self._say_closed)
             return folder_items(files, packets=self._packets)
@@ -210,15 +225,15 @@ class FolderSource:
             raise self._missing() from None
         except OSError as error:
             raise Trouble(
-                f"The folder {self.top} of the source {self.context.name} cannot be looked through ({error.strerror}): let the "
-                f"account of the worker read it, or correct sources.{self.context.name}.folder."
+                f"The folder {self.top} of source {self.context.name} cannot be read ({error.strerror}): let the account of "
+                f"the worker read it, or correct sources.{self.context.name}.folder."
             ) from None
 
     def _say_closed(self, path: str, error: OSError) -> None:
         if path not in self._said and len(self._said) < MOST_LOGGED:
             self._said.add(path)
             log.warning(
-                "something in a folder may not be looked at",
+                "a file or folder cannot be read",
                 source=self.context.name,
                 path=ascii(path),
                 error=error.strerror,
@@ -226,12 +241,12 @@ class FolderSource:
 
     def _missing(self) -> Trouble:
         return Trouble(
-            f"The folder {self.top} of the source {self.context.name} is not there: make or mount it, or correct "
+            f"The folder {self.top} of source {self.context.name} does not exist: create or mount it, or correct "
             f"sources.{self.context.name}.folder."
         )
 
     def _compare(self, found: Sequence[FolderItem], now: float) -> None:
-        """What is as it was stays known; what has changed begins anew; what has gone is forgotten."""
+        """Unchanged items stay known, changed ones begin again, and those that are gone are forgotten."""
         seen = {}
         for item in found:
             known = self._seen.get(item.name)
@@ -251,14 +266,14 @@ class FolderSource:
         try:
             from watchfiles import awatch
         except ImportError:
-            log.info("install penstock[folder] to hear of new files at once", source=self.context.name)
+            log.info("install penstock[folder] to be notified of new files at once", source=self.context.name)
             return
-        logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it tells of every change
+        logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it logs every change
         try:
             async for _ in awatch(self.top, watch_filter=None):
                 self._wake.set()
-        except Exception as error:  # noqa: BLE001  no inotify, no more watches, a network drive: looks go on without it
-            log.warning("a folder is looked through, and not watched", source=self.context.name, error=str(error))
+        except Exception as error:  # noqa: BLE001  no inotify, no more watches, a network drive: polling goes on without it
+            log.warning("a folder is polled, because it cannot be watched", source=self.context.name, error=str(error))
 
     # -- taking ---------------------------------------------------------------------------------------------------------
 
@@ -324,7 +339,7 @@ class FolderSource:
         seen.due = asyncio.get_running_loop().time() + max(seconds, 0.1)
 
     async def _receive(self, messages: Sequence[SourceMessage]) -> None:
-        """A folder has no position; its turn counts what came. The order is nobody's: who was overtaken goes again."""
+        """A folder has no position; its turn counts what came. Order does not matter: an overtaken worker tries again."""
         while True:
             position = await self.context.position()
             try:
@@ -335,5 +350,5 @@ class FolderSource:
 
 
 def open_source(context: SourceContext) -> FolderSource:
-    """A folder that the settings name. Nothing is looked at yet."""
+    """The folder of the settings; nothing is read yet."""
     return FolderSource(context)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.pipelines import CONNECT, need_aio_pika, rabbit
 from penstock.sources.broker_intake import BATCH_BYTES, Arrival, BatchOutcome, batches, read_message, take
-from penstock.sources.source import MessageOutcome, Source, SourceContext
+from penstock.sources.source import MessageOutcome, Source, SourceCheck, SourceContext
 from penstock.telemetry import log
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 CALL = 10.0  # seconds for one answer of the broker
 LINGER = 0.005  # seconds for which the first of a batch waits for others
-LOOK_EVERY = 1.0  # seconds between looks at the room that is left
+CHECK_EVERY = 1.0  # seconds between checks of the room that is left
 PATIENCE = 600.0  # seconds that a batch may wait for our database; the broker's own limit is half an hour
 AHEAD_BYTES = 4 * BATCH_BYTES  # of messages that the broker has sent ahead; it counts them, and we weigh them
-# A restart of a worker is a delivery, too: newer brokers give up after 20, which is a bad week.
+# A restart of a worker is a delivery, too: newer brokers give up after 20, which a bad week can exceed.
 DELIVERIES = 1_000_000
 
 
@@ -33,7 +33,7 @@ def open_source(context: SourceContext) -> Source:
 
 
 class Deliveries:
-    """What has come and waits to be taken; the end of the channel is the last of it."""
+    """Deliveries that wait to be taken; the end of the channel is the last one."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[AbstractIncomingMessage | None] = asyncio.Queue()
@@ -56,7 +56,7 @@ class Deliveries:
         return batch
 
     def rest(self) -> "list[AbstractIncomingMessage]":
-        """What is here and was not taken; it is not here any more."""
+        """Remove and return the deliveries that were not taken."""
         left = []
         while not self._queue.empty():
             message = self._queue.get_nowait()
@@ -74,7 +74,7 @@ class Deliveries:
 
 
 class RabbitSource:
-    """One queue. What it brings is in the inbox before the broker hears of it."""
+    """One queue. A message is in the inbox before it is acknowledged."""
 
     def __init__(self, context: SourceContext) -> None:
         self._context = context
@@ -92,8 +92,22 @@ class RabbitSource:
             await self._context.answered()
             await self._consume(channel, queue)
 
+    async def check(self) -> SourceCheck:
+        """The number of messages that wait in the queue. Nothing is declared, and nothing is consumed."""
+        from aiormq.exceptions import ChannelNotFoundEntity
+
+        assert self._chosen.url is not None  # noqa: S101  the settings see to it
+        name = self._chosen.queue or ""
+        async with rabbit(self._chosen.url.get_secret_value(), f"source {self._context.name}") as connection:
+            channel = await connection.channel(publisher_confirms=False)
+            try:
+                queue = await channel.declare_queue(name, passive=True)
+            except ChannelNotFoundEntity:
+                return SourceCheck(0, findings=[f"The queue {name} does not exist yet: a worker creates it."])
+            return SourceCheck(queue.declaration_result.message_count or 0)
+
     async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
-        """A queue does not want to hear."""
+        """Outcomes are not reported to a queue."""
 
     async def close(self) -> None:
         """Nothing is open outside of `run`."""
@@ -139,7 +153,7 @@ class RabbitSource:
     # -- messages -------------------------------------------------------------------------------------------------------
 
     async def _consume(self, channel: "AbstractChannel", queue: "AbstractQueue") -> None:
-        """Again and again: look how much room there is, and consume until it is used up."""
+        """Repeatedly check how much room there is, and consume until it is used up."""
         deliveries = Deliveries()
         channel.close_callbacks.add(deliveries.end)
         self._settled = 0
@@ -149,7 +163,7 @@ class RabbitSource:
             async with asyncio.timeout(CALL):
                 await channel.set_qos(prefetch_count=ahead)
                 self._tag = await queue.consume(deliveries.add)
-            while room > 0 and ahead // 2 < self._ahead(room) <= 2 * ahead:  # else it is told another number
+            while room > 0 and ahead // 2 < self._ahead(room) <= 2 * ahead:  # else the prefetch count changes
                 room = await self._bring(channel, queue, deliveries, room)
             await self._stop_consuming(queue, deliveries)
 
@@ -157,7 +171,7 @@ class RabbitSource:
         self, channel: "AbstractChannel", queue: "AbstractQueue", deliveries: Deliveries, room: int
     ) -> int:
         """What comes in about a second; how much room is left then."""
-        until = asyncio.get_running_loop().time() + LOOK_EVERY
+        until = asyncio.get_running_loop().time() + CHECK_EVERY
         while room > 0 and (left := until - asyncio.get_running_loop().time()) > 0:
             came = await deliveries.gather(min(self._chosen.batch, room), left)
             for batch in batches([self._read(each) for each in came]):
@@ -167,11 +181,11 @@ class RabbitSource:
                     await self._stop_consuming(queue, deliveries)
                 async with asyncio.timeout(CALL):
                     await self._settle(batch, taken)
-        await self._look(channel)
+        await self._check_queue(channel)
         return min(room, await self._context.room())
 
     async def _stop_consuming(self, queue: "AbstractQueue", deliveries: Deliveries) -> None:
-        """For each that was acknowledged the broker has sent another: what came beyond the room goes back, for anybody."""
+        """For each that was acknowledged the broker has sent another: what came beyond the room is requeued."""
         if self._tag:
             async with asyncio.timeout(CALL):
                 await queue.cancel(self._tag)
@@ -195,15 +209,15 @@ class RabbitSource:
         for delivery in taken.good:
             await delivery.ack()
 
-    async def _look(self, channel: "AbstractChannel") -> None:
-        """A queue that was deleted, or a broker that is gone without a word, is found by asking."""
+    async def _check_queue(self, channel: "AbstractChannel") -> None:
+        """Detect a queue that was deleted, or a broker that is gone without closing the connection."""
         async with asyncio.timeout(CALL):
             await channel.declare_queue(self._chosen.queue or "", passive=True)
         await self._context.answered()
 
     async def _wait_for_room(self, channel: "AbstractChannel") -> int:
         while (room := await self._context.room()) == 0:
-            await self._look(channel)
+            await self._check_queue(channel)
             await asyncio.sleep(self._chosen.poll_every.total_seconds())
         return room
 

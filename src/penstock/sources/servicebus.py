@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.errors import PenstockError
 from penstock.pipelines import need_azure, service_bus
 from penstock.sources.broker_intake import BATCH_BYTES, Arrival, BatchOutcome, batches, poisoned, read_message, take
-from penstock.sources.source import MessageOutcome, Source, SourceContext
+from penstock.sources.source import MessageOutcome, Source, SourceCheck, SourceContext, summarise
 from penstock.telemetry import log
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ T = TypeVar("T")
 CALL = 30.0  # seconds for one answer of the broker, with the library's own tries
 WAIT = 2.0  # seconds that it is waited for a first message
 PATIENCE = 15.0  # seconds that a batch may wait for our database; a lock lasts for a minute, or what the queue says
-SETTLING = 50  # messages that are settled at the same time: each waits for the broker's word
+SETTLING = 50  # messages that are settled at the same time: each waits for the broker's answer
+PEEKED = 100  # messages that a check reads
 REASON_MAX = 4096  # characters of a reason, which is a property of the dead letter
 
 
@@ -35,7 +36,7 @@ def open_source(context: SourceContext) -> Source:
 
 
 class BusSource:
-    """One queue. What it brings is in the inbox before the broker hears of it."""
+    """One queue. A message is in the inbox before it is completed."""
 
     def __init__(self, context: SourceContext) -> None:
         self._context = context
@@ -53,8 +54,20 @@ class BusSource:
             while True:
                 await self._bring(receiver)
 
+    async def check(self) -> SourceCheck:
+        """Peek at the messages of the queue, which neither locks nor removes them."""
+        assert self._chosen.url is not None  # noqa: S101  the settings see to it
+        url, queue = self._chosen.url.get_secret_value(), self._chosen.queue or ""
+        async with (
+            service_bus(url, f"source {self._context.name}") as client,
+            client.get_queue_receiver(queue) as receiver,
+        ):
+            peeked = await receiver.peek_messages(max_message_count=PEEKED)
+        news = await self._context.news([self._read(each).message for each in peeked])
+        return summarise(news, more=len(peeked) == PEEKED)
+
     async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
-        """A queue does not want to hear."""
+        """Outcomes are not reported to a queue."""
 
     async def close(self) -> None:
         """Nothing is open outside of `run`."""
@@ -73,8 +86,8 @@ class BusSource:
         for batch in batches([self._read(each) for each in came]):
             try:
                 taken = await take(self._context, batch, patience=PATIENCE)
-            except PenstockError:  # our own trouble: others may have them at once
-                await self._give_back(receiver, came[settled:])
+            except PenstockError:  # the fault is on this side: other workers may have them at once
+                await self._requeue(receiver, came[settled:])
                 raise
             await self._settle(receiver, taken)
             settled += len(batch)
@@ -87,20 +100,20 @@ class BusSource:
         await _settle_all(receiver.complete_message, taken.good)
         await _settle_all(refuse, taken.refused)
 
-    async def _give_back(self, receiver: "ServiceBusReceiver", messages: "Sequence[ServiceBusReceivedMessage]") -> None:
+    async def _requeue(self, receiver: "ServiceBusReceiver", messages: "Sequence[ServiceBusReceivedMessage]") -> None:
         from azure.core.exceptions import AzureError
 
         with contextlib.suppress(AzureError, OSError, ValueError):  # then their locks end by themselves
             await _settle_all(receiver.abandon_message, messages)
 
     def _read(self, delivery: "ServiceBusReceivedMessage") -> "Arrival[ServiceBusReceivedMessage]":
-        number = "" if delivery.message_id is None else str(delivery.message_id)
+        message_id = "" if delivery.message_id is None else str(delivery.message_id)
         try:
             body = body_of(delivery)
         except TypeError as error:
-            return Arrival(poisoned(repr(delivery.message).encode(), str(error), number), 1, delivery)
+            return Arrival(poisoned(repr(delivery.message).encode(), str(error), message_id), 1, delivery)
         self._mean += 0.02 * (len(body) - self._mean)
-        return Arrival(read_message(self._chosen, body, number), len(body), delivery)
+        return Arrival(read_message(self._chosen, body, message_id), len(body), delivery)
 
 
 def body_of(delivery: "ServiceBusReceivedMessage") -> bytes:
@@ -112,7 +125,7 @@ def body_of(delivery: "ServiceBusReceivedMessage") -> bytes:
         return body
     parts = [] if isinstance(body, dict) or body is None else list(body)
     if not all(isinstance(part, bytes) for part in parts) or isinstance(body, dict):
-        raise TypeError("The body of the message is a value of AMQP and no bytes: send JSON as bytes or text.")
+        raise TypeError("The body of the message is an AMQP value, not bytes: send JSON as bytes or text.")
     return b"".join(parts)
 
 
@@ -125,6 +138,6 @@ async def _settle_all(settle: Callable[[T], Awaitable[None]], messages: Sequence
             ends = await asyncio.gather(*map(settle, messages[start : start + SETTLING]), return_exceptions=True)
         for end in ends:
             if isinstance(end, MessageLockLostError | MessageAlreadySettled):
-                log.info("a lock was lost: the message comes again", error=str(end))
+                log.info("a lock was lost: the message will come again", error=str(end))
             elif end is not None:
                 raise end

@@ -14,6 +14,8 @@ from penstock.documents import Inbox, Overtaken, Position, ReceivedBatch, Source
 from penstock.errors import PenstockError
 from penstock.settings import Settings, SourceSettings
 
+EXAMPLES = 5  # ids that a check shows
+
 
 class Trouble(PenstockError):
     """The source cannot be read as things are: a sentence that says what is wrong and what to do."""
@@ -37,11 +39,14 @@ class SourceContext:
     settings: Settings
     inbox: Inbox
     store: BlobStore
-    findings: list[str] = field(default_factory=list)  # what is wrong though the source answers; told until it is gone
-    heard: asyncio.Event = field(default_factory=asyncio.Event)  # it has answered at least once
+    findings: list[str] = field(default_factory=list)  # what is wrong although the source answers, until it is fixed
 
     async def position(self) -> Position:
         return await self.inbox.position(self.name)
+
+    async def peek_position(self) -> Position:
+        """The position, for a check: nothing is written."""
+        return await self.inbox.peek_position(self.name)
 
     async def receive(
         self, messages: Sequence[SourceMessage], *, position: Position | None = None, onward: object = None
@@ -65,7 +70,16 @@ class SourceContext:
 
     async def answered(self) -> None:
         await self.inbox.note_poll(self.name, " ".join(self.findings))
-        self.heard.set()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCheck:
+    """What a source has that was not taken yet, as far as a check reads."""
+
+    new: int  # messages
+    more: bool = False  # there may be others beyond those
+    examples: Sequence[str] = ()  # ids of some of the new messages
+    findings: Sequence[str] = ()  # what is wrong although the source answers
 
 
 class Source(Protocol):
@@ -73,6 +87,9 @@ class Source(Protocol):
 
     async def run(self) -> None:
         """Bring messages until cancelled; raises what keeps it from it."""
+
+    async def check(self) -> SourceCheck:
+        """Read what would be taken next, and change nothing, here or there; raises what keeps it from it."""
 
     async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
         """Report outcomes to the source; called only for those that want that. Idempotent."""
@@ -89,6 +106,11 @@ class PolledSource(Protocol):
 
     async def rest(self, seconds: float) -> None:
         """Until something may be new, at most so long."""
+
+
+def summarise(messages: Sequence[SourceMessage], *, more: bool, findings: Sequence[str] = ()) -> SourceCheck:
+    """The result of a check that found these new messages."""
+    return SourceCheck(len(messages), more, [message.id for message in messages[:EXAMPLES]], list(findings))
 
 
 async def poll_forever(source: PolledSource, context: SourceContext) -> None:

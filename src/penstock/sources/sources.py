@@ -21,7 +21,7 @@ from penstock.documents import Inbox, list_unreported, note_reported
 from penstock.engine import Context
 from penstock.errors import BadSetting, PenstockError, RateLimited, Transient
 from penstock.product import Product
-from penstock.sources.source import MessageOutcome, Source, SourceContext, Trouble
+from penstock.sources.source import MessageOutcome, Source, SourceCheck, SourceContext, Trouble
 from penstock.telemetry import log, mask
 
 MODULES = {
@@ -48,17 +48,17 @@ class Sources:
         for name in wanted:
             if name not in chosen:
                 known = ", ".join(sorted(chosen)) or "none"
-                raise BadSetting(f"There is no source {name} in the settings; there are: {known}.")
+                raise BadSetting(f"Source {name} is not in the settings. Configured sources: {known}.")
         self.names = [name for name in wanted if chosen[name].type in MODULES]  # a webhook is served by the API
         self._inbox: Inbox = product.inbox
         self._open: dict[str, Source] = {}
-        self._contexts: dict[str, SourceContext] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        if any(chosen[name].tells for name in self.names):
-            tell = self._app.job(queue=QUEUE, timeout="10m", retries=10)(self.tell_source)
-            for name in self.names:
-                if chosen[name].tells:
-                    self._app.schedule(f"tell-{name}", "every 5s", tell(source=name), overlap="skip")
+        for name in self.names:
+            if chosen[name].tells:  # a kind for each: another worker may not have this source
+                tell = self._app.job(name=f"tell_source.{name}", queue=QUEUE, timeout="10m", retries=10)(
+                    self.tell_source
+                )
+                self._app.schedule(f"tell-{name}", "every 5s", tell(source=name), overlap="skip")
 
     async def __aenter__(self) -> Self:
         for name in self.names:
@@ -85,41 +85,27 @@ class Sources:
                 name, self._product.settings.sources[name], self._product.settings, self._inbox, self._product.store
             )
             make: Callable[[SourceContext], Source] = import_module(MODULES[context.chosen.type]).open_source
-            self._open[name], self._contexts[name] = make(context), context
+            self._open[name] = make(context)
         return self._open[name]
 
-    async def check(self, name: str) -> None:
-        """Read it here and now until it has answered; what it brings is kept. What keeps it from it is noted and raised."""
+    async def check(self, name: str) -> SourceCheck:
+        """Read a source here and now, and change nothing: nothing is taken, and neither its position nor its state is noted."""
         if name not in self.names:
-            raise BadSetting(f"The source {name} is a webhook: it is not asked, its sender comes by itself.")
-        if await self._inbox.room(name) == 0:
-            raise Trouble(f"The source {name} is not read while so many of its messages wait: start another worker.")
+            raise BadSetting(
+                f"Source {name} is a webhook: it cannot be checked, because its sender connects to the API."
+            )
         try:
-            await self._hear(name)
+            async with asyncio.timeout(CHECKED_WITHIN):
+                return await self.open(name).check()
+        except TimeoutError:
+            raise Trouble(f"Source {name} did not answer within {CHECKED_WITHIN:.0f} s.") from None
+        except PenstockError:
+            raise
         except Exception as error:
-            await self._note(name, error)
-            if isinstance(error, PenstockError):
-                raise
-            raise Trouble(f"The source {name} does not answer: {mask(str(error) or type(error).__name__)}") from error
-
-    async def _hear(self, name: str) -> None:
-        source = self.open(name)
-        context = self._contexts[name]
-        asking = asyncio.create_task(source.run(), name=f"check {name}")
-        heard = asyncio.create_task(context.heard.wait())
-        try:
-            await asyncio.wait({asking, heard}, timeout=CHECKED_WITHIN, return_when=asyncio.FIRST_COMPLETED)
-            if asking.done():
-                await asking
-            if not heard.done():
-                raise Trouble(f"The source {name} did not answer within {CHECKED_WITHIN:.0f} s.")
-            if context.findings:
-                raise Trouble(" ".join(context.findings))
+            raise Trouble(f"Source {name} does not answer: {mask(str(error) or type(error).__name__)}") from error
         finally:
-            asking.cancel()
-            heard.cancel()
-            await asyncio.gather(asking, heard, return_exceptions=True)
-            await self._open.pop(name).close()
+            if name in self._open:
+                await self._open.pop(name).close()
 
     async def _keep_running(self, name: str) -> None:
         rest = FIRST_REST
@@ -137,12 +123,12 @@ class Sources:
     async def _note(self, name: str, error: Exception) -> None:
         said = mask(str(error) or type(error).__name__)
         log.warning(
-            "a source is in trouble", source=name, error=said, exc_info=not isinstance(error, PenstockError | OSError)
+            "a source does not answer", source=name, error=said, exc_info=not isinstance(error, PenstockError | OSError)
         )
         try:
             await self._inbox.note_trouble(name, said)
-        except PenstockError as trouble:  # our own database is away, which others tell
-            log.warning("the trouble of a source could not be noted", source=name, error=str(trouble))
+        except PenstockError as trouble:  # our own database is away, which is reported elsewhere
+            log.warning("the error of a source could not be recorded", source=name, error=str(trouble))
 
     # -- reporting ----------------------------------------------------------------------------------------------------
 
@@ -162,9 +148,7 @@ class Sources:
             except PenstockError:
                 raise
             except Exception as error:
-                raise Transient(
-                    f"The source {source} cannot be told what became of its messages: {mask(str(error))}"
-                ) from error
+                raise Transient(f"Outcomes cannot be reported to source {source}: {mask(str(error))}") from error
             async with ctx.write() as tx:
                 await note_reported(tx, rows)
             told += len(rows)

@@ -70,11 +70,11 @@ def configure_logging(chosen: LogSettings, *, stream: TextIO | None = None) -> N
 class _Handler(logging.StreamHandler[TextIO]):
     @override
     def handleError(self, record: logging.LogRecord) -> None:
-        """Say where a line was lost. The inherited way prints the raw arguments, with every secret in them."""
+        """Report where a line was lost. The inherited method prints the raw arguments, with every secret in them."""
         try:
             self.stream.write(f"a log line of {record.name} ({record.pathname}:{record.lineno}) cannot be printed\n")
         except (OSError, ValueError):
-            return  # the stream itself is gone
+            return  # the stream itself is closed
 
 
 def _drop_copies(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -99,7 +99,7 @@ current_job: ContextVar[tuple[int, str] | None] = ContextVar("current_job", defa
 
 
 def _add_job(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """The number and kind of the job that runs here: one variable, because setting it is part of each job's cost."""
+    """The id and kind of the job that runs here: one variable, because setting it is part of each job's cost."""
     job = current_job.get()
     if job is not None:
         event.setdefault("job", job[0])
@@ -108,7 +108,7 @@ def _add_job(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDic
 
 
 def _add_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """So that the lines of one upload can be found in all processes."""
+    """Add the trace id, by which the lines of one upload are found in all processes."""
     current = trace.get_current_span().get_span_context()
     if current.is_valid:
         event.setdefault("trace", f"{current.trace_id:032x}")

@@ -21,7 +21,7 @@ from pydantic import SecretStr
 
 from penstock.settings import DatabaseUrl, Section, Settings, mask_credentials, parse_options
 
-# Options of a bucket that may be read by everybody; a value of any other one is a secret.
+# Options of a bucket that are not secret; a value of any other one is a secret.
 _PLAIN_OPTION = re.compile(
     r"(aws_|azure_|azure_storage_|google_)?"
     r"((default_)?region|bucket(_name)?|account_name|container(_name)?|(\w+_)?endpoint(_url)?|(\w+_)?id|checksum_algorithm|"
@@ -40,9 +40,9 @@ _NAMES = (
     r"api[_-]?key|account_?key|shared_?access_?(?:key|signature)|secret_?access_?key|client_?secret|"
     r"(?:access|refresh|session|security|sas|id)_?token|x-amz-(?:signature|security-token)|x-goog-signature|x-api-key"
 )
-# Each with words, in small letters, of which one must be there: to look for them is a tenth of the work of the patterns.
+# Each with words, in small letters, of which one must be there: searching for them is a tenth of the work of the patterns.
 _SHAPES = [
-    # our own: a key keeps its first part, by which `penstock key list` knows it; a link keeps the id of its secret
+    # our own: a key keeps its first part, by which `penstock keys list` knows it; a link keeps the id of its secret
     (["pk_"], re.compile(r"(pk_[A-Za-z0-9_-]{8}_)[A-Za-z0-9_-]{8,}"), r"\1***"),
     (["v1."], re.compile(r"(v1\.[A-Za-z0-9_-]{1,40}\.[0-9]{1,12}\.)[A-Za-z0-9_-]{20,}"), r"\1***"),
     # headers, as they are sent and as Python writes them
@@ -88,7 +88,7 @@ _registering = threading.Lock()
 
 
 def hide(secret: str) -> None:
-    """Never print this text again, nor its escaped forms. Under 4 characters it would only blot out innocent words."""
+    """Register a secret: neither it nor its escaped forms are printed again. Under 4 characters it would mask usual words."""
     global _pattern  # noqa: PLW0603 - one registry per process, as for logging itself
     forms = {secret, repr(secret)[1:-1], repr(secret.encode(errors="replace"))[2:-1], json.dumps(secret)[1:-1]}
     forms |= {quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace")}
@@ -100,7 +100,7 @@ def hide(secret: str) -> None:
 
 
 def hide_secrets(settings: Settings) -> None:
-    """Hide all that these settings know as secret, and what the variables of clouds and of PostgreSQL add to them."""
+    """Register all secrets of the settings, and those in the variables of clouds and of PostgreSQL."""
     for secret in (*find_secrets(settings), *find_variables(os.environ)):
         hide(secret)
 
@@ -111,7 +111,7 @@ def mask(text: str) -> str:
 
 
 def mask_tracebacks() -> None:
-    """For a process of ours: what Python prints by itself, of a thread that failed or of an object's end, is masked, too."""
+    """Mask what Python itself prints, of a failed thread or a finalizer. For Penstock's own processes."""
 
     def say(error: BaseException | None, where: object) -> None:
         lines = "".join(traceback.format_exception(error)) if error is not None else ""
@@ -122,7 +122,7 @@ def mask_tracebacks() -> None:
 
 
 def mask_value(value: object, depth: int = 0) -> object:
-    """A copy made of plain values only: what a renderer does not have to call repr on cannot surprise us."""
+    """A copy made of plain values only, so that a renderer never calls an unknown repr."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int | float) and -1e308 < value < 1e308:  # NaN and infinity are not JSON
@@ -177,7 +177,7 @@ def _secrets_of_address(text: str) -> Iterator[str]:
 
 
 def _secret_options(options: Mapping[str, str]) -> Iterator[str]:
-    """One by one: a region that is blotted out of every line helps nobody."""
+    """The secret options one by one: masking a region in every line would not help."""
     for name, value in options.items():
         if not (_PLAIN_OPTION.fullmatch(name.lower()) or _PLAIN_VALUE.fullmatch(value)):
             yield value
@@ -191,7 +191,7 @@ def find_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def mask_shapes(text: str) -> str:
-    """The text without what looks like a key, a token, a cookie or a signature, whosoever it is."""
+    """The text without what looks like a key, a token, a cookie or a signature, of any system."""
     lowered = text.lower()
     for words, shape, kept in _SHAPES:
         if any(word in lowered for word in words):

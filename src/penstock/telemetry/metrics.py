@@ -26,7 +26,7 @@ class MetricDescription:
     type: Literal["counter", "gauge", "histogram"]
     help: str
     labels: tuple[str, ...] = ()
-    fleet: bool = False  # from PostgreSQL: every process tells the same
+    fleet: bool = False  # from PostgreSQL: every process exports the same
 
     @property
     def family(self) -> str:
@@ -44,13 +44,13 @@ def describe(
     *,
     fleet: bool = False,
 ) -> MetricDescription:
-    """Note a metric that a collector of ours will tell."""
+    """Register a metric that a collector of ours exports."""
     family = _named(name).removesuffix("_total")
     metric = MetricDescription(
         f"{family}_total" if kind == "counter" else family, kind, documentation, tuple(labels), fleet
     )
     if described.setdefault(metric.name, metric) != metric:
-        raise ValueError(f"There are two metrics called {metric.name}: rename one of them.")
+        raise ValueError(f"Metric {metric.name} is declared twice: rename one of them.")
     return metric
 
 
@@ -70,7 +70,7 @@ def gauge(name: str, documentation: str, labels: Sequence[str] = ()) -> Gauge:
 def histogram(
     name: str, documentation: str, labels: Sequence[str] = (), *, buckets: Sequence[float] = Histogram.DEFAULT_BUCKETS
 ) -> Histogram:
-    """How values are spread: durations in seconds, unless the name says otherwise."""
+    """A distribution of values: durations in seconds, unless the name has another unit."""
     found = Histogram(_named(name), documentation, labels, registry=registry, buckets=buckets)
     describe("histogram", name, documentation, labels)
     return found

@@ -13,7 +13,7 @@ tracer = trace.get_tracer("penstock")
 
 @contextmanager
 def span(name: str, **attributes: str | bool | float | None) -> Iterator[trace.Span]:
-    """A span around the block; an error is recorded in it, masked, and goes on."""
+    """A span around the block; an error is recorded in it, masked, and raised."""
     with tracer.start_as_current_span(
         name, attributes=_known(attributes), record_exception=False, set_status_on_exception=False
     ) as current:
@@ -39,7 +39,7 @@ def _known(attributes: Mapping[str, str | bool | float | None]) -> dict[str, str
 
 
 def is_traced() -> bool:
-    """Whether spans of this process go anywhere."""
+    """Whether spans of this process are exported."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from starlette.routing import BaseRoute
 
 from penstock import __version__
@@ -25,7 +25,7 @@ from penstock.web.api import (
     streams,
     uploads,
 )
-from penstock.web.dependencies import check_declared
+from penstock.web.dependencies import check_declared, refuse_unknown_parameters
 from penstock.web.middleware.auth import Authentication, Authenticator, SecurityHeaders
 from penstock.web.middleware.errors import handle_problems
 from penstock.web.middleware.rate_limit import AddressLimits, RateLimits
@@ -98,5 +98,5 @@ def _all_routes() -> list[BaseRoute]:
         documents.named_routes,
         *pages.ROUTERS,
     ):
-        included.include_router(routes)
+        included.include_router(routes, dependencies=[Depends(refuse_unknown_parameters)])
     return included.routes

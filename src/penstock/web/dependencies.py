@@ -10,6 +10,7 @@ are added.
 import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, FastAPI, Path, Query, Request, Security
@@ -56,12 +57,12 @@ SIGNATURE = APIKeyHeader(
     name="Penstock-Signature",
     scheme_name="signature",
     auto_error=False,
-    description="Of the message, with the secret of its source: v1=…. The route itself checks it.",
+    description="The signature of the message with the secret of its source: v1=…. The route itself checks it.",
 )
 
 
 class Why(BaseModel):
-    """Why a document is where it is."""
+    """The explanation of a state."""
 
     sentence: str
     state: str
@@ -98,7 +99,7 @@ class Caller:
 
     def needs_fleet(self) -> None:
         if not self.runs_fleet:
-            raise NotAllowed("This is about everybody's work: use a key of the tenant `default` for all collections.")
+            raise NotAllowed("This concerns all tenants: use an operator key (tenant `default`, all collections).")
 
     async def find_collection(self, name: str) -> Collection:
         """The collection of this name; NotFound also for one that the key does not see."""
@@ -118,15 +119,20 @@ class Caller:
         return await count_documents(self.app, among=seen, tenant=self.tenant)
 
     def answer(self, explanation: Explanation) -> Why:
-        """An explanation, for operators with the evidence of its job, which names workers and other tenants' work."""
-        told = Why(**explanation.answer())
+        """An explanation; operators also get the evidence of its job, which names workers and other tenants' work."""
+        shown = Why(**explanation.answer())
         if not self.runs_fleet:
-            told.evidence = {key: value for key, value in told.evidence.items() if key != "job"}
-        return told
+            shown.evidence = {key: value for key, value in shown.evidence.items() if key != "job"}
+        return shown
+
+    def needs_scope(self, scope: str) -> None:
+        if not self.principal.may(scope):
+            allowed = ", ".join(sorted(self.principal.scopes))
+            raise NotAllowed(f"This needs a key with the scope {scope}; this one has {allowed}.")
 
     def needs_all_collections(self, what: str) -> None:
         if self.principal.collections is not None:
-            raise NotAllowed(f"This key is for some collections alone, and cannot {what}.")
+            raise NotAllowed(f"This key is limited to some collections and cannot {what}: use one for all collections.")
 
 
 async def _caller(
@@ -134,9 +140,7 @@ async def _caller(
 ) -> Caller:
     caller = _caller_of(request)
     for scope in needed.scopes:
-        if not caller.principal.may(scope):
-            allowed = ", ".join(sorted(caller.principal.scopes))
-            raise NotAllowed(f"This needs a key with the scope {scope}; this one has {allowed}.")
+        caller.needs_scope(scope)
     return caller
 
 
@@ -156,7 +160,9 @@ def check_declared(app: FastAPI) -> None:
         path = getattr(route, "path", type(route).__name__)
         declared = is_open(path) or path == app.openapi_url
         if not declared and not (isinstance(route, APIRoute) and _declares(route.dependant)):
-            raise TypeError(f"{path} does not say which scope it needs: give it Reads, Writes, Admins or Signature.")
+            raise TypeError(
+                f"{path} does not declare the scope that it needs: give it Reads, Writes, Admins or Signature."
+            )
 
 
 def _routes(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
@@ -171,6 +177,34 @@ def _routes(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
 
 def _declares(dependant: Dependant) -> bool:
     return any(each.call is _caller or each.call is SIGNATURE for each in dependant.dependencies)
+
+
+# -- unknown parameters ----------------------------------------------------------------------------------------------
+
+
+async def refuse_unknown_parameters(request: Request) -> None:
+    """Refuse a query parameter that the route does not have: a filter with a typing error would match everything."""
+    path, route = request.url.path, request.scope.get("route")
+    if not path.startswith("/api/") or not isinstance(route, APIRoute):
+        return
+    known = sorted(_parameters(route.dependant))
+    for name in request.query_params:
+        if name not in known:
+            raise BadValue(f"Unknown parameter `{name}`: {_suggest(name, known)}")
+
+
+def _suggest(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return f"did you mean `{near[0]}`?"
+    if not known:
+        return "this route has none."
+    return f"this route has {', '.join(f'`{each}`' for each in known)}."
+
+
+def _parameters(dependant: Dependant) -> set[str]:
+    own = {field.alias for field in dependant.query_params}
+    return own.union(*(_parameters(each) for each in dependant.dependencies))
 
 
 # -- pages of lists -------------------------------------------------------------------------------------------------
@@ -188,7 +222,7 @@ class Page(BaseModel, Generic[T, K]):
 
 
 def cut(found: list[T], limit: int, key: Callable[[T], K]) -> Page[T, K]:
-    """A page of up to `limit` out of one row more than that, by which it is known whether there is a next one."""
+    """A page of up to `limit` out of one row more than that, which shows whether there is a next page."""
     items = found[:limit]
     return Page(items=items, next=key(items[-1]) if len(found) > limit else None)
 
@@ -198,13 +232,13 @@ def cut(found: list[T], limit: int, key: Callable[[T], K]) -> Page[T, K]:
 
 async def _document(
     request: Request,
-    id: Annotated[int, Path(ge=1, lt=2**63, description="The document's number.")],  # noqa: A002
+    id: Annotated[int, Path(ge=1, lt=2**63, description="The document's id.")],  # noqa: A002
 ) -> int:
     caller = _caller_of(request)
     if caller.principal.collections is not None:
         found = await show_document(caller.app, id, tenant=caller.tenant)
         if not caller.principal.sees(found.collection_id):
-            raise NotFound(f"There is no document {id}.")
+            raise NotFound(f"Document {id} does not exist.")
     return id
 
 
@@ -217,9 +251,9 @@ async def _collection(request: Request, collection: Annotated[str, Path(descript
 
 async def _packet(
     request: Request,
-    id: Annotated[int, Path(ge=1, lt=2**63, description="The packet's number.")],  # noqa: A002
+    id: Annotated[int, Path(ge=1, lt=2**63, description="The packet's id.")],  # noqa: A002
 ) -> int | WaitingPacket:
-    """The number of a packet, or what is known of one that is still a message."""
+    """The id of a packet, or the message that will become one."""
     caller = _caller_of(request)
     pool = caller.app.database.pool
     waiting = await pool.repeat(find_waiting, id, tenant=caller.tenant)
@@ -228,10 +262,13 @@ async def _packet(
     if caller.principal.collections is not None:
         found = await find_collection(caller.app, waiting.collection, tenant=caller.tenant)
         if not caller.principal.sees(found.id):
-            raise NotFound(f"There is no packet {id}.")
+            raise NotFound(f"Packet {id} does not exist.")
     return waiting
 
 
+RemoveNow = Annotated[
+    bool, Query(description="Remove it at once, without a chance to restore it; needs the admin scope.")
+]
 DocumentId = Annotated[int, Depends(_document)]
 PacketId = Annotated[int | WaitingPacket, Depends(_packet)]
 CollectionName = Annotated[str, Depends(_collection)]
@@ -246,8 +283,8 @@ def decode_metadata(text: str | None, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise BadValue(f'{where} is not JSON ({error}): send an object such as {{"project": "mill"}}.') from None
     if not isinstance(value, dict):
-        raise BadValue(f'{where} is no JSON object: send one such as {{"project": "mill"}}.')
-    encode_metadata(value)  # what cannot be kept cannot be looked for either
+        raise BadValue(f'{where} is not a JSON object: send one such as {{"project": "mill"}}.')
+    encode_metadata(value)  # or it could neither be stored nor searched
     return value
 
 
@@ -270,7 +307,7 @@ def _refuse_constant(name: str) -> Any:
 def _check_storable(text: str) -> str:
     """For text that goes to the database as it is, which takes neither NUL nor halves of characters."""
     if not is_storable(text):
-        raise ValueError("it has a NUL or half of a character in it, which cannot be kept")
+        raise ValueError("it contains a NUL or half of a character, which cannot be stored")
     return text
 
 
@@ -284,4 +321,4 @@ def in_utc(value: datetime | None) -> datetime | None:
     try:
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
     except OverflowError:  # in UTC it is before the first year, or after the last
-        raise BadValue(f"There is no {value} in UTC: use a later or earlier time.") from None
+        raise BadValue(f"The time {value} does not exist in UTC: use a later or earlier one.") from None

@@ -31,7 +31,7 @@ from penstock.telemetry import extract_trace, is_traced, span
 TICK = 0.1  # seconds
 BLOCKED_AFTER = 1.0  # seconds that a tick may be late
 REMEMBERED = 10.0  # seconds for which a blocked loop is reported
-QUIET = ("/health/", "/metrics")  # asked every few seconds
+QUIET = ("/health/", "/metrics")  # polled every few seconds
 # FastAPI's own spans and logs, which older versions do not have, would hold addresses with their queries, and errors with their
 # messages, unmasked.
 UNTRACED: Any = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
@@ -53,11 +53,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def refuse_unguarded(session: Session, host: str) -> None:
-    """Other machines may only come in with a key, so there must be one."""
+    """Refuse to listen for other machines without a usable key: they need one."""
     if not is_loopback(host) and not await any_usable_key(session):
         raise BadSetting(
-            f"api.host is {host}, which other machines can reach, and there is no key with which they could ask: make one "
-            "with `penstock key create NAME --scope admin`, or use 127.0.0.1."
+            f"api.host is {host}, which other machines can reach, but no API key exists: create one with "
+            "`penstock keys create NAME --scope admin`, or use 127.0.0.1."
         )
 
 
@@ -107,7 +107,7 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
-    """What is no HTTP is refused in the form of all other errors."""
+    """Refuses bytes that are not HTTP in the form of all other errors."""
 
     @override
     def send_400_response(self, msg: str) -> None:
@@ -126,7 +126,7 @@ def _taken_sentence(error: OSError, port: int) -> str:
 
 
 def _user_of(port: int) -> str:
-    """Who listens there, as far as we may know."""
+    """The process that listens there, as far as it may be seen."""
     try:
         for connection in psutil.net_connections("tcp"):
             listening = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
@@ -170,7 +170,7 @@ class LoopLag:
 
     @property
     def blocked(self) -> str:
-        """For how long, as the beginning of a sentence; empty if it was not."""
+        """The beginning of a sentence about the blockage; empty if there was none."""
         return f"The event loop was blocked for {self.worst:.1f} s" if self.worst > BLOCKED_AFTER else ""
 
 

@@ -1,6 +1,6 @@
 """The command: its options, its course, and its report.
 
-It needs no API: the database and the blob store are enough. With a live worker it ends when everything is accepted, or with
+It needs no API, only the database and the blob store. With a running worker it ends when everything is accepted, or with
 --wait when everything is ready. Without one it does the work itself.
 """
 
@@ -18,7 +18,17 @@ import typer
 from penstock.cli.add.discover import FoundFiles, discover, printable
 from penstock.cli.add.progress import FAILED, AddProgress, Entry, Say, Show, display, size
 from penstock.cli.server import ShutdownRequest, run_until_stopped
-from penstock.cli.session import Into, Json, console, print_json
+from penstock.cli.session import (
+    DEFAULT,
+    Create,
+    Into,
+    Json,
+    console,
+    print_json,
+    report,
+    report_start,
+    target_collection,
+)
 from penstock.errors import BadValue, PenstockError
 from penstock.settings import LogSettings, load_settings
 from penstock.text import counted
@@ -27,8 +37,8 @@ if TYPE_CHECKING:
     from penstock.cli.add.helper_worker import HelperWorker
     from penstock.product import Product
 
-SHOWN = 20  # failures, and what was left out
-MANY = 100  # files for which another process is worth its start
+SHOWN = 20  # failures
+MANY = 100  # files that justify the start of another process
 
 
 @dataclass(frozen=True)
@@ -41,27 +51,34 @@ class AddOptions:
     helper: "HelperWorker | None"
     wait: bool
     replace: bool
+    create: bool
 
 
 def add(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders.")],
-    collection: Into = "default",
-    wait: Annotated[bool, typer.Option("--wait", help="Until every document is ready or failed.")] = False,
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders to add.")],
+    collection: Into = DEFAULT,
+    create: Create = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until every document is ready or failed.")] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Put other content in the place of the same name.")
+        bool, typer.Option("--replace", help="Add a new version if the name exists with other content.")
     ] = False,
-    metadata: Annotated[str, typer.Option(help="A JSON object that every document gets.")] = "{}",
+    metadata: Annotated[str, typer.Option(help="Metadata of every document, as a JSON object.")] = "{}",
     as_json: Json = False,
 ) -> None:
-    """Add files and folders to a collection; what is there already with the same content is left alone."""
+    """Add files and folders to a collection. Files that it already has are skipped."""
     facts = _metadata(metadata)
+    if not as_json:
+        report("Finding the files …")
     found = discover(paths)
+    if not as_json:
+        report(f"Adding {counted(len(found.files), 'file')} to the collection {collection} …")
+        report_start()
     progress = AddProgress(collection, files=len(found.files), size=sum(file.size for file in found.files))
     settings = load_settings().settings.model_copy(update={"log": LogSettings(level="error")})  # not into the display
 
     async def main(stop: ShutdownRequest) -> int:
         with display(progress, as_json=as_json) as (show, say):
-            options = AddOptions(facts, show, say, helper, wait, replace)
+            options = AddOptions(facts, show, say, helper, wait, replace, create)
             adding = asyncio.create_task(_add(found, progress, options))
             return await _until_stopped(adding, stop)
 
@@ -111,14 +128,13 @@ def _another_process(progress: AddProgress) -> "AbstractContextManager[HelperWor
 
 async def _add(found: FoundFiles, progress: AddProgress, options: AddOptions) -> None:
     from penstock.cli.add.upload import Uploader
-    from penstock.documents import ensure_collection
     from penstock.product import Product
 
     for path, reason in found.faults:
         progress.note(Entry(path, "refused", reason=reason))
-        progress.looked_at -= 1  # it is not among the files
+        progress.processed -= 1  # it is not among the files
     async with Product(role="add") as product, _warmed(product, options):
-        collection = await ensure_collection(product.app, progress.collection, tenant=product.settings.tenant)
+        collection = await target_collection(product.app, progress.collection, create=options.create)
         adder = Uploader(product, collection, progress, replace=options.replace, metadata=options.metadata)
         adding = asyncio.create_task(adder.add(found.files), name="add")
         try:
@@ -130,7 +146,7 @@ async def _add(found: FoundFiles, progress: AddProgress, options: AddOptions) ->
 
 @asynccontextmanager
 async def _warmed(product: "Product", options: AddOptions) -> "AsyncIterator[None]":
-    """For many files, what the first of them would wait for begins at once: a reader process, and the built-in model."""
+    """For many files, start a reader process and load the built-in model before the first file needs them."""
     if options.helper is None:
         yield
         return
@@ -147,7 +163,7 @@ async def _warmed(product: "Product", options: AddOptions) -> "AsyncIterator[Non
 
 
 async def _follow(product: "Product", progress: AddProgress, adding: "asyncio.Task[None]", options: AddOptions) -> None:
-    """Until everything is accepted, or until it is ready: with --wait, or because no other worker would do it."""
+    """Wait until everything is accepted; with --wait or without another worker, until it is ready."""
     from penstock.cli.add.wait import Watcher
 
     watcher = Watcher(product, progress, options.show, options.say, options.helper)
@@ -167,13 +183,13 @@ async def _follow(product: "Product", progress: AddProgress, adding: "asyncio.Ta
         await _note_old_versions(product, progress)
         if watcher.working and (others := await watcher.others_waiting()):
             number = "more than 10,000 other documents" if others > 10_000 else counted(others, "other document")
-            options.say(f"There are {number} without a worker: start one with `penstock worker` or `penstock up`.")
+            options.say(f"No worker serves {number}: start one with `penstock worker` or `penstock up`.")
     finally:
         await watcher.stop()
 
 
 async def _note_old_versions(product: "Product", progress: AddProgress) -> None:
-    """A new version that failed has not taken the old one away: the reason says so."""
+    """A new version that failed has not replaced the old one: add this to the reason."""
     from penstock.cli.add.upload import NAMES_AT_ONCE, batched
     from penstock.documents import show_documents
 
@@ -187,7 +203,7 @@ async def _note_old_versions(product: "Product", progress: AddProgress) -> None:
 
 
 async def _first_open(progress: AddProgress, adding: "asyncio.Task[None]") -> bool:
-    """Whether there is anything to work on: known with the first document, or at the end."""
+    """Whether there is work to do: known with the first document, or at the end."""
     appeared = asyncio.create_task(progress.appeared.wait())
     await asyncio.wait([adding, appeared], return_when=asyncio.FIRST_COMPLETED)
     appeared.cancel()
@@ -200,37 +216,37 @@ def _report(progress: AddProgress, found: FoundFiles, *, interrupted: bool, as_j
         print_json(_clean(progress.facts() | {"left_out": left_out, "interrupted": interrupted}))
         return
     if interrupted:
-        missing = progress.files - progress.looked_at
-        typer.echo(
-            f"Interrupted: {counted(missing, 'file')} not looked at. The same command goes on where this one ended."
-        )
+        missing = progress.files - progress.processed
+        typer.echo(f"Interrupted: {counted(missing, 'file')} not processed. Run the same command again to continue.")
     typer.echo(_sentence(progress))
     if failures := list(progress.failures):
         typer.secho(f"{counted(len(failures), 'failure')}:", bold=True)
         for entry in failures[:SHOWN]:
-            number = "" if entry.id is None or entry.added == "refused" else f" ({entry.id})"
-            console().print(printable(f"  {entry.name}{number}: {entry.reason}"), soft_wrap=True)
+            known = "" if entry.id is None or entry.added == "refused" else f" ({entry.id})"
+            console().print(printable(f"  {entry.name}{known}: {entry.reason}"), soft_wrap=True)
         if len(failures) > SHOWN:
             typer.echo(f"  and {len(failures) - SHOWN:,} more: `penstock documents list --status failed`")
     if found.left_out:
         some = ", ".join(f"{path} ({reason})" for path, reason in found.left_out[:5])
         more = ", …" if len(found.left_out) > 5 else ""
-        typer.echo(printable(f"Left out: {len(found.left_out):,}, such as {some}{more}"))
+        typer.echo(printable(f"Skipped: {len(found.left_out):,}, such as {some}{more}"))
 
 
 def _sentence(progress: AddProgress) -> str:
     accepted, skipped, members = (progress.count(what) for what in ("accepted", "skipped", "member"))
     there = f", {skipped:,} already there" if skipped else ""
-    said = f"Accepted {counted(accepted, 'document')} ({size(progress.sent)}){there} in the collection {progress.collection}."
+    sentence = (
+        f"Accepted {counted(accepted, 'document')} ({size(progress.sent)}){there} in collection {progress.collection}."
+    )
     if progress.waiting:
-        inside = f" ({members:,} of them from inside of others)"
-        gaps = sum(entry.gaps > 0 for entry in progress.entries)
-        said += f" {progress.ready:,} ready{inside if members else ''}"
-        said += f", {gaps:,} of them with gaps" if gaps else ""
-        said += f", {progress.failed:,} failed, after {progress.elapsed:.1f} s ({progress.rate:.1f} per second)."
+        attachments = f" (including {counted(members, 'attachment')})" if members else ""
+        partial = sum(entry.gaps > 0 for entry in progress.entries)
+        sentence += f" {progress.ready:,} ready{attachments}"
+        sentence += f", {partial:,} only partly readable (`penstock documents list --partial`)" if partial else ""
+        sentence += f", {progress.failed:,} failed, after {progress.elapsed:.1f} s ({progress.rate:.1f} per second)."
     elif progress.open:
-        said += " A worker prepares them: `penstock status` says how far it is."
-    return said
+        sentence += " A worker prepares them: `penstock status` shows the progress."
+    return sentence
 
 
 def _clean(facts: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Finds the files that `penstock add` is asked for, and names them by their path below the argument.
+"""Finds the files below the arguments of `penstock add`, and names them by their relative paths.
 
 Hidden files and what is not a regular file are left out. A folder that links lead to twice is walked once. No file is opened:
-whether it can be read shows when it is uploaded.
+the upload finds out whether it can be read.
 """
 
 import errno
@@ -25,7 +25,7 @@ class LocalFile:
 
 @dataclass
 class FoundFiles:
-    """The files to add, what is left out on purpose, and what could not be read."""
+    """The files to add, the paths that are skipped on purpose, and the paths that could not be read."""
 
     files: list[LocalFile] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)  # path, reason
@@ -36,7 +36,7 @@ class FoundFiles:
         if not stat.S_ISREG(found.st_mode):
             self.left_out.append((str(path), "not a file"))
         elif name in self._named:
-            self.faults.append((str(path), f"it would have the same name as {self._named[name]}; add them one by one"))
+            self.faults.append((str(path), f"it would get the same name as {self._named[name]}: add them one by one"))
         else:
             self._named[name] = path
             self.files.append(LocalFile(path, name, found.st_size))
@@ -59,12 +59,12 @@ def discover(arguments: Sequence[Path]) -> FoundFiles:
 
 
 def _walk(top: Path, below: str, found: os.stat_result, seen: set[tuple[int, int]], into: FoundFiles) -> None:
-    """A folder and what is in it, without recursion: a tree may be deeper than Python's stack."""
+    """Add a folder and its contents, without recursion: a tree may be deeper than Python's stack."""
     waiting = [(top, below, found)]
     while waiting:
         folder, prefix, itself = waiting.pop()
         if (itself.st_dev, itself.st_ino) in seen:
-            into.left_out.append((str(folder), "a folder that is added already"))
+            into.left_out.append((str(folder), "folder already added"))
             continue
         seen.add((itself.st_dev, itself.st_ino))
         folders = []
@@ -99,7 +99,7 @@ def _reason(error: OSError) -> str:
 
 
 def printable(text: object) -> str:
-    """A path or a reason as it can be printed: names need not be text, and must not command the terminal."""
+    """A printable form of a path or a reason: names need not be text, and must not command the terminal."""
     known = str(text).encode("utf-8", "backslashreplace").decode("utf-8")
     return (
         known

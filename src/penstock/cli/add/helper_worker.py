@@ -1,8 +1,8 @@
 """A forked helper worker, so that `penstock add` can use a second core.
 
-The fork is made before there is an event loop or a thread, so that nothing is imported twice. It waits for a byte, because
-only later it is known whether another worker is running. It ends with the command, however that ends: its standard input
-closes then.
+The fork happens before there is an event loop or a thread, so that nothing is imported twice. The child waits for a byte,
+because only later is it known whether another worker is running. It ends with the command, however that ends: its standard
+input closes then.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from penstock.cli.server import worker
 from penstock.errors import CannotStart
 from penstock.models import load_static
 
-PATIENCE = 10.0  # seconds to give back what it has taken
+PATIENCE = 10.0  # seconds to requeue its jobs
 
 
 class HelperWorker:
@@ -46,8 +46,8 @@ class HelperWorker:
             os.waitpid(self._process, 0)
 
     async def work(self, *, children: int) -> None:
-        """Let it work until this is cancelled; it reads so many documents at the same time."""
-        if self._ended is not None:  # it has been told to work before
+        """Let it work until this is cancelled, on so many documents at a time."""
+        if self._ended is not None:  # it has worked before
             return
         os.write(self._writer, bytes([min(children, 255)]))
         self._ended = ended = asyncio.ensure_future(asyncio.to_thread(os.waitpid, self._process, 0))
@@ -73,7 +73,7 @@ def _wait_and_work(reader: int) -> NoReturn:
     try:
         os.setsid()  # Ctrl-C goes to the command, which passes it on
         os.dup2(reader, sys.stdin.fileno())
-        load_static()  # while the command looks at its files, this has nothing else to do
+        load_static()  # while the command finds its files, this process is idle
         if byte := os.read(sys.stdin.fileno(), 1):
             os.environ["PENSTOCK_EXTRACTION__CHILDREN"] = str(byte[0])
             os.environ.setdefault("PENSTOCK_LOG__LEVEL", "error")  # its lines would tear the display

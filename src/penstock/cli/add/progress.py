@@ -56,7 +56,7 @@ class AddProgress:
     files: int = 0
     size: int = 0  # bytes of all files
     sent: int = 0  # bytes so far
-    looked_at: int = 0  # files that are accepted, skipped or refused
+    processed: int = 0  # files that are accepted, skipped or refused
     entries: list[Entry] = field(default_factory=list)
     open: dict[int, Entry] = field(default_factory=dict)
     steps: Counter[str] = field(default_factory=Counter)
@@ -66,15 +66,15 @@ class AddProgress:
     _finished: int = 0
 
     def note(self, entry: Entry) -> None:
-        """A file was accepted, skipped or refused, or a member has appeared."""
+        """Record a file that was accepted, skipped or refused, or a member that has appeared."""
         self.entries.append(entry)
-        self.looked_at += entry.added != "member"
+        self.processed += entry.added != "member"
         if entry.id is not None and entry.added != "refused" and entry.status == OPEN:
             self.open[entry.id] = entry
             self.appeared.set()
 
-    def finish(self, number: int, status: str, reason: str | None, gaps: int) -> None:
-        entry = self.open.pop(number)
+    def finish(self, document: int, status: str, reason: str | None, gaps: int) -> None:
+        entry = self.open.pop(document)
         entry.status, entry.reason, entry.gaps = status, reason or "", gaps
         self._finished += 1
 
@@ -115,7 +115,7 @@ class AddProgress:
         """By the rate so far; unknown until something has been done."""
         if not self._finished:
             return None
-        return (len(self.open) + self.files - self.looked_at) / self.rate
+        return (len(self.open) + self.files - self.processed) / self.rate
 
     def facts(self) -> dict[str, Any]:
         """The answer of `--json`."""
@@ -150,14 +150,14 @@ class ProgressLines:
 
     def __init__(self, progress: AddProgress) -> None:
         self._progress = progress
-        self._said_at = time.monotonic()
-        self._said = ""
+        self._shown_at = time.monotonic()
+        self._shown = ""
 
     def show(self) -> None:
         line = f"{describe_adding(self._progress)}; {describe_preparing(self._progress)}"
-        if time.monotonic() - self._said_at >= LINE_EVERY and line != self._said:
+        if time.monotonic() - self._shown_at >= LINE_EVERY and line != self._shown:
             typer.echo(f"{line}; {describe_pace(self._progress)}")
-            self._said_at, self._said = time.monotonic(), line
+            self._shown_at, self._shown = time.monotonic(), line
 
 
 @contextmanager
@@ -171,7 +171,7 @@ def bars(progress: AddProgress, console: Console) -> Iterator[tuple[Show, Say]]:
             shown.update(adding, completed=progress.sent, note=describe_adding(progress))
             if progress.waiting:
                 note = f"{describe_preparing(progress)}  {describe_pace(progress)}"
-                total = progress.documents + progress.files - progress.looked_at
+                total = progress.documents + progress.files - progress.processed
                 shown.update(preparing, completed=progress.finished, total=max(total, 1), note=note, visible=True)
 
         yield show, lambda sentence: console.print(printable(sentence))
@@ -180,7 +180,7 @@ def bars(progress: AddProgress, console: Console) -> Iterator[tuple[Show, Say]]:
 
 def describe_adding(progress: AddProgress) -> str:
     return (
-        f"{progress.looked_at:,} of {counted(progress.files, 'file')}, {size(progress.sent)} of {size(progress.size)}"
+        f"{progress.processed:,} of {counted(progress.files, 'file')}, {size(progress.sent)} of {size(progress.size)}"
     )
 
 

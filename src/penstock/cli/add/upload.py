@@ -31,7 +31,7 @@ AT_ONCE = 8  # uploads at the same time
 TOGETHER = 16  # small files in one transaction
 NAMES_AT_ONCE = 500  # names of one query
 PIECE = 2**18  # bytes
-TRIES = 4  # when the database is away
+TRIES = 4  # when the database is unreachable
 LONGEST_PAUSE = 2.0  # seconds, when the queue is full
 
 
@@ -49,7 +49,7 @@ class Uploader:
         self._full: StorageFull | None = None
 
     async def add(self, files: Sequence[LocalFile]) -> None:
-        """Every file becomes an entry of the progress."""
+        """Add the files; each becomes an entry of the progress."""
         places = asyncio.Semaphore(AT_ONCE)
 
         async def add_one(file: LocalFile, name: str, there: Record | None) -> None:
@@ -93,7 +93,7 @@ class Uploader:
         return {row["name"]: row for row in rows}
 
     async def _add_several(self, several: Sequence[tuple[LocalFile, str]]) -> None:
-        """Small files that are not there: one transaction for all of them. What was refused is tried by itself."""
+        """Add small new files in one transaction. Files that it refuses are retried individually."""
         left = list(several)
         if len(several) > 1 and self._full is None:
             left = await self._accept_together(several)
@@ -101,14 +101,14 @@ class Uploader:
             self._progress.note(await self._add(file, name, None))
 
     async def _accept_together(self, several: Sequence[tuple[LocalFile, str]]) -> list[tuple[LocalFile, str]]:
-        """Those that were not accepted."""
+        """Accept the files together; returns those that were not accepted."""
         left = []
         with ExitStack() as opened:
             uploads = []
             for file, name in several:
                 try:
                     content = opened.enter_context(file.path.open("rb"))
-                except OSError:  # reported when it is tried by itself
+                except OSError:  # reported when it is retried individually
                     left.append((file, name))
                 else:
                     uploads.append((file, name, self._upload(name, content)))
@@ -132,7 +132,7 @@ class Uploader:
             with file.path.open("rb") as content:
                 return await self._add_content(file, name, content, there)
         except StorageFull as error:
-            self._full = error  # there is no room for the others, either
+            self._full = error  # there is no space for the others, either
             reason = str(error)
         except PenstockError as error:
             reason = str(error)
@@ -155,21 +155,21 @@ class Uploader:
             return known
 
     async def _compare(self, name: str, content: BufferedReader, there: Record) -> Entry | None:
-        """Already there, or in the way; nothing if it shall be put in the place of what is there."""
+        """The entry of a file whose name exists; None if it becomes a new version."""
         same = await asyncio.to_thread(_digest, content) == there["digest"]
         await asyncio.to_thread(content.seek, 0)
         if same and self._replace and there["state"] == FAILED:
-            return None  # it is tried again
+            return None  # it is retried
         if same:
             reason = f"failed before: {there['error']}" if there["state"] == FAILED else ""
             return Entry(name, "skipped", there["id"], there["state"], reason)
         if self._replace:
             return None
-        reason = f"document {there['id']} has this name and another content; --replace puts this one in its place"
+        reason = f"document {there['id']} has this name and other content: --replace adds a new version"
         return Entry(name, "refused", there["id"], reason=reason)
 
     async def _accept(self, file: LocalFile, name: str, content: BufferedReader) -> Entry:
-        """Comes again while the queue is full, and a few times when the database was away."""
+        """Accept a file. Retries while the queue is full, and a few times when the database is unreachable."""
         tries = 0
         while True:
             before = self._progress.sent
@@ -203,7 +203,7 @@ class Uploader:
         )
 
     async def _pieces(self, content: BufferedReader, size: int) -> AsyncIterator[bytes]:
-        """A small file is read at once: a thread would take longer."""
+        """Read the file in pieces; a small one at once, because a thread would take longer."""
         while piece := content.read(PIECE) if size < PIECE else await asyncio.to_thread(content.read, PIECE):
             self._progress.sent += len(piece)
             yield piece

@@ -24,7 +24,7 @@ KIND = "prepare_document"
 POLL_EVERY = 0.5  # seconds, without a notification
 POLL_AGAIN = 0.03  # seconds: so soon when something has just changed, and the end may be near
 REFRESH = 0.25  # seconds between two polls while much is open
-REST = 5  # times as long as the poll took: how busy the display may keep the database
+REST = 5  # times as long as the poll took, so that the display does not load the database
 MOST_REST = 2.0  # seconds
 SERVED_EVERY = 2.0
 
@@ -56,7 +56,7 @@ class Watcher:
         self._working = asyncio.create_task(self._work(), name="work here")
 
     async def _work(self) -> None:
-        """In this process; for many files also in another one: two processors need more than one interpreter's lock."""
+        """Work in this process, and for many files in another one: one interpreter cannot use two cores."""
         if self._helper is None:
             await self._product.app.work(concurrency=self._product.slots)
             return
@@ -70,7 +70,7 @@ class Watcher:
         return self._working is not None
 
     async def until_settled(self, adding: "asyncio.Task[None]") -> None:
-        """Returns when everything is added and nothing of it is open any more."""
+        """Wait until everything is added and no document is open."""
         async with watch_changes(self._product.app.database) as changed:
             while True:
                 last_poll = adding.done()
@@ -87,7 +87,7 @@ class Watcher:
                 await changed.wait(min(POLL_EVERY, max(POLL_AGAIN, time.monotonic() - self._changed_at)))
 
     def _rest(self, took: float) -> float:
-        """Not beyond the end, as far as it can be foreseen: on a busy machine a poll takes long, and so would its rest."""
+        """Seconds to the next poll, not beyond the estimated end: on a busy machine a poll takes long, and so would this."""
         left = self._progress.seconds_left
         return min(max(REST * took, REFRESH), MOST_REST, REFRESH if left is None else left)
 
@@ -116,7 +116,7 @@ class Watcher:
             self._progress.note(member)
 
     async def _keep_served(self) -> None:
-        """The worker that we rely on may end; ours may have failed, which must not look like patience."""
+        """Start a worker here when the other one has ended; report the failure of our own."""
         if self._working is not None:
             if self._working.done():
                 await self._working
@@ -128,14 +128,14 @@ class Watcher:
                 self.work()
 
     async def stop(self) -> None:
-        """What our worker has taken of others goes back at once."""
+        """Stop our worker, which requeues its jobs."""
         if self._working is not None:
             self._working.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._working
 
     async def others_waiting(self) -> int:
-        """Documents of others that have no worker after this command; counted to 10,000."""
+        """Count the documents of others that have no worker after this command, to 10,000."""
         ids = [entry.id for entry in self._progress.entries if entry.id is not None and entry.status in (OPEN, DELETED)]
         waiting = await self._product.app.database.pool.repeat(sql.others_waiting.value, ids=ids)
         return int(waiting)

@@ -1,4 +1,4 @@
-"""The client: what belongs to no collection, document or key, and the way to those."""
+"""The client: search, status, health and events, and the resources as attributes."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
@@ -26,9 +26,9 @@ SILENCE = 45.0  # seconds: three of the server's signs of life
 
 
 class AsyncClient:
-    """One server, spoken to with one key; PENSTOCK_URL and PENSTOCK_KEY where they are not given.
+    """A client of one server with one key, by default those of PENSTOCK_URL and PENSTOCK_KEY.
 
-    `timeout` holds for each piece that is sent or received, `deadline` for a whole call with all of its tries.
+    `timeout` holds for each piece that is sent or received, `deadline` for a whole call with all of its attempts.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class AsyncClient:
         return decode(Found, await self._transport.ask("GET", "/api/search", query=wish))
 
     async def status(self, *, collection: str | None = None) -> Status:
-        """Counts, workers, and what is wrong."""
+        """Counts, workers and problems."""
         return decode(Status, await self._transport.ask("GET", "/api/status", query={"collection": collection}))
 
     async def live(self) -> Health:
@@ -107,7 +107,7 @@ class AsyncClient:
         return decode(Health, await self._transport.ask("GET", "/health/live", again=False))
 
     async def ready(self) -> Health:
-        """Whether it can do its work; if not, the reasons, not an error."""
+        """Whether the server can work; if not, the reasons, not an error."""
         try:
             return decode(Health, await self._transport.ask("GET", "/health/ready", again=False))
         except Trouble as error:
@@ -116,7 +116,7 @@ class AsyncClient:
             raise
 
     async def events(self) -> AsyncIterator[Changed]:
-        """One at the beginning, after which nothing is missed, then one for each change or burst; it comes back by itself.
+        """One event at the beginning, then one for each change or burst; it reconnects by itself.
 
         It ends when the caller leaves it; Unreachable if the server stays away for longer than `deadline`.
         """
@@ -133,7 +133,7 @@ class AsyncClient:
                             yield Changed()
                 if not came:
                     raise Unreachable("The stream of events ended before the first one.")  # noqa: TRY301
-                pause = lines.retry  # the server has ended it: it stops, or starts anew
+                pause = lines.retry  # the server has ended it: it stops, or restarts
             except Unreachable as error:
                 pause = attempts.pause_after(error)
             lines.clear()

@@ -1,11 +1,11 @@
 """`client.documents` and `client.packets`: send, fetch, list, show, explain, change, wait.
 
-An upload carries an Idempotency-Key, which the client makes where the caller gives none: a request that was carried out and
-whose answer was lost is answered again, not done again.
+An upload carries an Idempotency-Key, which the client makes unless the caller gives one: a request whose answer was lost gets
+the same answer again, and is not carried out twice.
 
-A download that breaks off goes on from the byte where it stood (`Range`), as long as the document is the same one by its
-ETag, which is the SHA-256 of the bytes. A file is written next to its place, compared with that, and moved there whole; the
-part that was fetched before a failure is kept as `.part` and used by the next call.
+A download that breaks off continues from its last byte (`Range`), as long as the document is the same one by its ETag,
+which is the SHA-256 of the bytes. A file is written next to its target, verified, and then moved; what was fetched before a
+failure is kept as `.part` and used by the next call.
 """
 
 import builtins
@@ -44,14 +44,14 @@ from penstock.client.upload_body import AsyncSource, Form, content_of
 if TYPE_CHECKING:
     import httpx2
 
-OFTEN, SELDOM = 0.1, 2.0  # seconds between two looks, at first and later
+OFTEN, SELDOM = 0.1, 2.0  # seconds between two polls, at first and later
 LINK = "application/vnd.penstock.link+json"
 FETCHING = 630.0  # seconds: the server has ten minutes for a link
-ANEW = 3  # times that a download begins, at most
+STARTS = 3  # of a download, at most
 
 
 class AsyncUploads(AsyncResource):
-    """What `client.documents` can send."""
+    """The uploads of `client.documents`."""
 
     async def put(
         self,
@@ -87,7 +87,7 @@ class AsyncUploads(AsyncResource):
         uploaded_by: str | None = None,
         key: str | None = None,
     ) -> Accepted:
-        """Let the server fetch the file from an address."""
+        """Let the server fetch the file from a URL."""
         return await self._ask(
             Accepted,
             "PUT",
@@ -109,7 +109,7 @@ class AsyncUploads(AsyncResource):
         uploaded_by: str | None = None,
         key: str | None = None,
     ) -> list[FileAnswer]:
-        """Send several files by name in one request, with an answer for each; one that is sent alone raises its error."""
+        """Send several files by name in one request, with an answer for each; a single file raises its error."""
         form = Form({name: content_of(source) for name, source in files.items()}, _new_key())
         answer = await self._transport.ask(
             "POST",
@@ -143,14 +143,14 @@ def _new_key() -> str:
 
 @dataclass(slots=True)
 class _Place:
-    """How far a download is."""
+    """The progress of a download."""
 
     count: int = 0
     tag: str = ""  # of the content, once it is known
 
 
 class AsyncDownloads(AsyncResource):
-    """What `client.documents` can fetch."""
+    """The downloads of `client.documents`."""
 
     async def text(self, id: int) -> str:  # noqa: A002
         """The whole text of the version that search sees."""
@@ -161,14 +161,14 @@ class AsyncDownloads(AsyncResource):
         return await self._transport.whole("/api/documents/{id}/pages/{number}/image", {"id": id, "number": page})
 
     def content(self, id: int, *, start: int = 0) -> AsyncIterator[bytes]:  # noqa: A002
-        """The newest version's bytes in pieces, from `start` on. ContentChanged if it is replaced meanwhile."""
+        """The newest version's bytes in pieces, from `start` on. ContentChanged if it is replaced in the meantime."""
         return self._follow(id, _Place(start))
 
     async def download(self, id: int, to: str | os.PathLike[str]) -> Fetched:  # noqa: A002
-        """Make a file of the newest version's bytes; what stands there is replaced once all of it has come."""
+        """Write the newest version's bytes to a file, which is replaced only when all of them have arrived."""
         path = Path(to)
         part = path.with_name(f"{path.name}.part")
-        for _ in range(ANEW):
+        for _ in range(STARTS):
             try:
                 count, digest = await self._fetch(id, part)
             except (ContentChanged, RangeRefused):  # the part is of another content
@@ -179,7 +179,7 @@ class AsyncDownloads(AsyncResource):
                 raise
             await async_off_loop(part.replace, path)
             return Fetched(path=str(path), size=count, digest=digest)
-        raise ContentChanged(f"Document {id} changed {ANEW} times while it was fetched: try again later.")
+        raise ContentChanged(f"Document {id} changed {STARTS} times while it was fetched: try again later.")
 
     async def _fetch(self, id: int, part: Path) -> tuple[int, str]:  # noqa: A002
         import hashlib
@@ -201,7 +201,7 @@ class AsyncDownloads(AsyncResource):
         return place.count, digest.hexdigest()
 
     async def _follow(self, id: int, place: _Place) -> AsyncIterator[bytes]:  # noqa: A002
-        """Pieces from the place on, which moves along; over as many connections as it takes."""
+        """Pieces from the place on, which moves with them; over as many connections as needed."""
         attempts = self._transport.attempts("GET")
         while True:
             wanted = {"Range": f"bytes={place.count}-"} if place.count else {}
@@ -221,7 +221,7 @@ class AsyncDownloads(AsyncResource):
 
 
 def _remove_empty(part: Path) -> None:
-    """Nothing came: a file that says so helps nobody."""
+    """Remove the file if nothing was fetched."""
     if part.stat().st_size == 0:
         part.unlink()
 
@@ -229,16 +229,18 @@ def _remove_empty(part: Path) -> None:
 def _check_same(response: "httpx2.Response", place: _Place) -> None:
     tag = response.headers.get("etag", "").strip('"')
     if place.tag and tag != place.tag:
-        raise ContentChanged("The document was replaced while it was fetched: begin anew.")
+        raise ContentChanged("The document was replaced while it was fetched: start again.")
     if place.count and response.status_code != 206:
-        raise BadAnswer("The server sends the document from its beginning, although a part was asked for.")
+        raise BadAnswer(
+            "The server sends the whole document instead of the requested range: is there a proxy that drops Range?"
+        )
     place.tag = tag
 
 
 class AsyncDocuments(AsyncUploads, AsyncDownloads):
-    """Documents by number."""
+    """Documents by id."""
 
-    # -- look ---------------------------------------------------------------------------------------------------------
+    # -- read ---------------------------------------------------------------------------------------------------------
 
     def list(
         self,
@@ -248,7 +250,7 @@ class AsyncDocuments(AsyncUploads, AsyncDownloads):
         parent: int | None = None,
         page: int = 100,
     ) -> AsyncIterator[Document]:
-        """Documents by number; deleted ones only with status="deleted"."""
+        """Documents by id; deleted ones only with status="deleted"."""
         wish = {"collection": collection, "status": status, "parent": parent, "limit": page}
         return self._transport.pages(Document, "/api/documents", query=wish)
 
@@ -266,15 +268,15 @@ class AsyncDocuments(AsyncUploads, AsyncDownloads):
         return self._transport.pages(Page, "/api/documents/{id}/pages", at={"id": id}, query={"limit": page})
 
     def chunks(self, id: int, *, page: int = 100) -> AsyncIterator[Chunk]:  # noqa: A002
-        """The parts that search finds, in their order."""
+        """The chunks that search finds, in order."""
         return self._transport.pages(Chunk, "/api/documents/{id}/chunks", at={"id": id}, query={"limit": page})
 
     async def why(self, id: int) -> Why:  # noqa: A002
-        """Why it is where it is: one sentence, and the evidence."""
+        """Explain its state: one sentence, and the evidence."""
         return await self._ask(Why, "GET", "/api/documents/{id}/why", at={"id": id})
 
     async def history(self, id: int) -> builtins.list[Happening]:  # noqa: A002
-        """What happened to it, the oldest first."""
+        """Its events, oldest first."""
         return await self._ask_list(Happening, "/api/documents/{id}/history", at={"id": id})
 
     async def versions(self, id: int) -> builtins.list[Version]:  # noqa: A002
@@ -300,22 +302,23 @@ class AsyncDocuments(AsyncUploads, AsyncDownloads):
     # -- change -------------------------------------------------------------------------------------------------------
 
     async def retry(self, id: int) -> Document:  # noqa: A002
-        """Try a failed one again."""
+        """Retry a failed one."""
         return await self._ask(Document, "POST", "/api/documents/{id}/retry", at={"id": id})
 
     async def cancel(self, id: int) -> Document:  # noqa: A002
-        """Stop preparing it; it is failed then, with that as the reason."""
+        """Stop preparing it; it becomes failed, as cancelled."""
         return await self._ask(Document, "POST", "/api/documents/{id}/cancel", at={"id": id})
 
     async def link(self, id: int, *, seconds: int | None = None) -> Link:  # noqa: A002
-        """An address from which its bytes can be fetched without a key, for some minutes."""
+        """A link to its bytes that works without a key, for some minutes."""
         made = await self._transport.ask("POST", "/api/documents/{id}/link", at={"id": id}, query={"seconds": seconds})
         link = decode(Link, made)
         return replace(link, url=self._transport.address.url + link.url) if link.url.startswith("/") else link
 
-    async def delete(self, id: int) -> Document:  # noqa: A002
-        """Out of search and lists at once; the bytes follow."""
-        return await self._ask(Document, "DELETE", "/api/documents/{id}", at={"id": id})
+    async def delete(self, id: int, *, now: bool | None = None) -> Document:  # noqa: A002
+        """Take it out of search and lists at once. It can be restored until `restorable_until`; not at all with `now`."""
+        gone = await self._transport.ask("DELETE", "/api/documents/{id}", at={"id": id}, query={"now": now})
+        return decode(Document, gone)
 
     async def delete_matching(  # noqa: PLR0913  each is a condition
         self,
@@ -330,8 +333,9 @@ class AsyncDocuments(AsyncUploads, AsyncDownloads):
         all: bool | None = None,  # noqa: A002
         limit: int | None = None,
         reason: str | None = None,
+        now: bool | None = None,
     ) -> Deleted:
-        """Delete what matches, up to a thousand at once: `more` says whether to ask again. No condition needs `all`."""
+        """Delete what matches, up to a thousand at once: repeat while there are `more`. Without a condition it needs `all`."""
         wish = {
             "collection": collection,
             "status": status,
@@ -343,6 +347,7 @@ class AsyncDocuments(AsyncUploads, AsyncDownloads):
             "all": all,
             "limit": limit,
             "reason": reason,
+            "now": now,
         }
         named = {name: value for name, value in wish.items() if value is not None}
         return await self._ask(Deleted, "POST", "/api/documents/delete", body=named)
@@ -352,7 +357,7 @@ class AsyncDocuments(AsyncUploads, AsyncDownloads):
         return await self._ask(Document, "POST", "/api/documents/{id}/restore", at={"id": id})
 
     async def receipt(self, id: int) -> Receipt:  # noqa: A002
-        """What was removed of a deleted one, and how that was verified."""
+        """The receipt of a deleted one: what was removed, and how that was verified."""
         return await self._ask(Receipt, "GET", "/api/documents/{id}/receipt", at={"id": id})
 
     def receipts(self, *, page: int = 100) -> AsyncIterator[Receipt]:
@@ -361,7 +366,7 @@ class AsyncDocuments(AsyncUploads, AsyncDownloads):
 
 
 class AsyncPackets(AsyncResource):
-    """Packets by number. The consolidated PDF and its pages are those of the document of the same number."""
+    """Packets by id. The consolidated PDF and its pages are those of the document with the same id."""
 
     async def put(
         self,
@@ -421,7 +426,7 @@ class AsyncPackets(AsyncResource):
         )
 
     def list(self, *, collection: str | None = None, page: int = 100) -> AsyncIterator[Packet]:
-        """Packets by number."""
+        """Packets by id."""
         return self._transport.pages(Packet, "/api/packets", query={"collection": collection, "limit": page})
 
     async def show(self, id: int) -> Packet:  # noqa: A002
@@ -429,5 +434,5 @@ class AsyncPackets(AsyncResource):
         return await self._ask(Packet, "GET", "/api/packets/{id}", at={"id": id})
 
     async def why(self, id: int) -> Why:  # noqa: A002
-        """Why it is where it is: one sentence, and the evidence."""
+        """Explain its state: one sentence, and the evidence."""
         return await self._ask(Why, "GET", "/api/packets/{id}/why", at={"id": id})

@@ -92,7 +92,7 @@ class AsyncTransport:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> "AsyncIterator[httpx2.Response]":
-        """An answer whose head has come; its body is read by `pieces`, and may take as long as it goes on."""
+        """An answer whose head has arrived; its body is read by `pieces`, and may take any time."""
         each = timeout or self.patience.timeout
         response = None
         while response is None:
@@ -118,7 +118,7 @@ class AsyncTransport:
         while True:
             page = await self.ask("GET", path, at=at, query={**(query or {}), "after": after})
             if not isinstance(page, dict) or not isinstance(page.get("items"), list):
-                raise BadAnswer("The server's answer is no page of a list: is the address that of Penstock?")
+                raise BadAnswer("The server's answer is not a page of a list: is the address that of Penstock?")
             for item in page["items"]:
                 yield decode(kind, item)
             if page.get("next") is None or page["next"] == after:
@@ -145,14 +145,14 @@ class AsyncTransport:
         content: Content | None = None,
         again: bool | None = None,
     ) -> Attempts:
-        """The tries of a request; `again` decides where it is known better."""
+        """The attempts of a request; `again` overrides whether it may be repeated."""
         sendable = content is None or content.repeatable
         if again is None:
             again = method in SAFE or "Idempotency-Key" in (headers or {})
         return Attempts(self.patience, repeatable=again and sendable)
 
     async def pieces(self, response: "httpx2.Response") -> AsyncIterator[bytes]:
-        """The body as it comes; each piece within the timeout."""
+        """The body as it arrives; each piece within the timeout."""
         import httpx2
 
         try:
@@ -207,7 +207,7 @@ class AsyncTransport:
         )
 
     async def _send(self, request: "httpx2.Request") -> "httpx2.Response":
-        """An answer of success, its body not read yet; all else is an error."""
+        """A successful answer, its body not read yet; any other is an error."""
         import httpx2
 
         try:
@@ -268,7 +268,7 @@ class AsyncResource:
 
 
 def import_library() -> None:
-    """One sentence where the library is missing."""
+    """The error if the library is missing."""
     try:
         import httpx2  # noqa: F401
     except ImportError:

@@ -1,5 +1,5 @@
 # Made from ../_async/client.py by `python -m tests.client.unasync`: change that one.
-"""The client: what belongs to no collection, document or key, and the way to those."""
+"""The client: search, status, health and events, and the resources as attributes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -27,9 +27,9 @@ SILENCE = 45.0  # seconds: three of the server's signs of life
 
 
 class Client:
-    """One server, spoken to with one key; PENSTOCK_URL and PENSTOCK_KEY where they are not given.
+    """A client of one server with one key, by default those of PENSTOCK_URL and PENSTOCK_KEY.
 
-    `timeout` holds for each piece that is sent or received, `deadline` for a whole call with all of its tries.
+    `timeout` holds for each piece that is sent or received, `deadline` for a whole call with all of its attempts.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Client:
         return decode(Found, self._transport.ask("GET", "/api/search", query=wish))
 
     def status(self, *, collection: str | None = None) -> Status:
-        """Counts, workers, and what is wrong."""
+        """Counts, workers and problems."""
         return decode(Status, self._transport.ask("GET", "/api/status", query={"collection": collection}))
 
     def live(self) -> Health:
@@ -106,7 +106,7 @@ class Client:
         return decode(Health, self._transport.ask("GET", "/health/live", again=False))
 
     def ready(self) -> Health:
-        """Whether it can do its work; if not, the reasons, not an error."""
+        """Whether the server can work; if not, the reasons, not an error."""
         try:
             return decode(Health, self._transport.ask("GET", "/health/ready", again=False))
         except Trouble as error:
@@ -115,7 +115,7 @@ class Client:
             raise
 
     def events(self) -> Iterator[Changed]:
-        """One at the beginning, after which nothing is missed, then one for each change or burst; it comes back by itself.
+        """One event at the beginning, then one for each change or burst; it reconnects by itself.
 
         It ends when the caller leaves it; Unreachable if the server stays away for longer than `deadline`.
         """
@@ -132,7 +132,7 @@ class Client:
                             yield Changed()
                 if not came:
                     raise Unreachable("The stream of events ended before the first one.")  # noqa: TRY301
-                pause = lines.retry  # the server has ended it: it stops, or starts anew
+                pause = lines.retry  # the server has ended it: it stops, or restarts
             except Unreachable as error:
                 pause = attempts.pause_after(error)
             lines.clear()

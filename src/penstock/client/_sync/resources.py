@@ -39,7 +39,7 @@ from penstock.client.knowledge_models import (
     Stream,
     StreamMessage,
 )
-from penstock.client.models import Collection, Why, decode_list
+from penstock.client.models import Collection, CollectionDeletion, Why, decode, decode_list
 from penstock.client.signing import sign_message
 from penstock.client.upload_body import content_of
 
@@ -50,7 +50,7 @@ class Collections(Resource):
     """Collections by name."""
 
     def create(self, name: str, **settings: Setting) -> Collection:
-        """Make one; NameTaken if there is one of this name. Settings: model, chunk_size, chunk_overlap, …"""
+        """Create one; NameTaken if the name is taken. Settings: model, chunk_size, chunk_overlap, …"""
         return self._ask(Collection, "POST", "/api/collections", body={"name": name, **settings})
 
     def list(self, *, page: int = 100) -> Iterator[Collection]:
@@ -66,17 +66,29 @@ class Collections(Resource):
         wish = {key: value for key, value in {"name": new_name, **settings}.items() if value is not None}
         return self._ask(Collection, "PATCH", "/api/collections/{collection}", at={"collection": name}, body=wish)
 
-    def delete(self, name: str) -> None:
-        """Delete it with all of its documents."""
+    def delete(self, name: str, *, now: bool | None = None) -> CollectionDeletion | None:
+        """Delete it with all of its documents. It can be restored until `restorable_until`; not at all with `now`.
+
+        None when the answer was lost, and a repetition found it deleted.
+        """
         try:
-            self._transport.ask("DELETE", "/api/collections/{collection}", at={"collection": name})
+            gone = self._transport.ask(
+                "DELETE", "/api/collections/{collection}", at={"collection": name}, query={"now": now}
+            )
         except NotFound as error:
-            if not error.repeated:  # else an earlier try has deleted it, and only its answer was lost
+            if not error.repeated:
                 raise
+            return None
+        return decode(CollectionDeletion, gone)
+
+    def restore(self, name: str) -> Collection:
+        """Bring back a deleted one, with the documents that were deleted with it."""
+        at = {"collection": name}
+        return decode(Collection, self._transport.ask("POST", "/api/collections/{collection}/restore", at=at))
 
 
 class Crawls(Resource):
-    """Crawls by number."""
+    """Crawls by id."""
 
     def begin(
         self,
@@ -87,12 +99,12 @@ class Crawls(Resource):
         max_pages: int | None = None,
         hosts: Sequence[str] = (),
     ) -> BegunCrawl:
-        """Begin a crawl; the same one again, while it runs, is that one."""
+        """Start a crawl; an equal call while it runs returns the same one."""
         wish = {"url": url, "collection": collection, "depth": depth, "max_pages": max_pages, "hosts": list(hosts)}
         return self._ask(BegunCrawl, "POST", "/api/crawls", body=wish, again=True)
 
     def list(self, *, collection: str | None = None, state: str | None = None, page: int = 100) -> Iterator[Crawl]:
-        """Crawls by number; states: running, done, failed, stopped."""
+        """Crawls by id; states: running, done, failed, stopped."""
         wish = {"collection": collection, "state": state, "limit": page}
         return self._transport.pages(Crawl, "/api/crawls", query=wish)
 
@@ -106,11 +118,11 @@ class Crawls(Resource):
         return self._transport.pages(CrawlPage, "/api/crawls/{id}/pages", at={"id": id}, query=wish)
 
     def why(self, id: int) -> Why:  # noqa: A002
-        """Why it is where it is: one sentence, and the evidence."""
+        """Explain its state: one sentence, and the evidence."""
         return self._ask(Why, "GET", "/api/crawls/{id}/why", at={"id": id})
 
     def stop(self, id: int) -> Crawl:  # noqa: A002
-        """Stop it; what it has taken stays."""
+        """Stop it; its documents stay."""
         return self._ask(Crawl, "POST", "/api/crawls/{id}/stop", at={"id": id})
 
 
@@ -130,11 +142,11 @@ class Facts(Resource):
         return self._ask(FoundFacts, "GET", "/api/facts/search", query=wish)
 
     def list(self, document: int, *, page: int = 100) -> Iterator[Fact]:
-        """What was read in a document."""
+        """The facts of a document."""
         return self._transport.pages(Fact, "/api/documents/{id}/facts", at={"id": document}, query={"limit": page})
 
     def entities(self, collection: str, *, type: str | None = None, page: int = 100) -> Iterator[Entity]:  # noqa: A002
-        """The things that the facts of a collection are about."""
+        """The entities that the facts of a collection are about."""
         return self._transport.pages(
             Entity,
             "/api/collections/{collection}/entities",
@@ -143,7 +155,7 @@ class Facts(Resource):
         )
 
     def extract(self, collection: str, *, again: bool = False, keep: bool | None = None) -> Extraction:
-        """Have documents read; `keep`: new ones, too, from now on. Unavailable if the server has no language model."""
+        """Extract facts; `keep`: from new versions, too, from now on. Unavailable if the server has no language model."""
         return self._ask(
             Extraction,
             "POST",
@@ -153,7 +165,7 @@ class Facts(Resource):
         )
 
     def status(self, collection: str) -> Extraction:
-        """How far a collection is."""
+        """The progress of a collection."""
         return self._ask(Extraction, "GET", "/api/collections/{collection}/extraction", at={"collection": collection})
 
 
@@ -181,11 +193,11 @@ class Streams(Resource):
         return self._transport.pages(Stream, "/api/streams", query={"limit": page})
 
     def show(self, stream: str) -> Stream:
-        """One stream, and in `why` where its next batch is."""
+        """One stream; `why` explains the state of its next batch."""
         return self._ask(Stream, "GET", "/api/streams/{stream}", at={"stream": stream})
 
     def messages(self, stream: str, *, page: int = 100) -> Iterator[StreamMessage]:
-        """Its messages by number."""
+        """Its messages in order."""
         return self._transport.pages(
             StreamMessage, "/api/streams/{stream}/messages", at={"stream": stream}, query={"limit": page}
         )
@@ -200,7 +212,7 @@ class Streams(Resource):
         self._transport.ask("DELETE", "/api/streams/{stream}/messages/{number}", at=where)
 
     def memos(self, stream: str | None = None, *, every: bool = False, page: int = 100) -> Iterator[Memo]:
-        """Memos by number; `every`: also those that were merged or superseded."""
+        """Memos by id; `every`: also those that were merged or superseded."""
         wish = {"stream": stream, "every": every or None, "limit": page}
         return self._transport.pages(Memo, "/api/memos", query=wish)
 
@@ -214,10 +226,10 @@ class Streams(Resource):
 
 
 class Inbox(Resource):
-    """Sources by name, messages by number. What is sent to a webhook is signed, and needs no key."""
+    """Sources by name, messages by id. A message to a webhook is signed, and needs no key."""
 
     def send(self, source: str, message: Mapping[str, Any], *, secret: str, message_id: str = "") -> Sent:
-        """Send a message. Its number is `message_id`, else what it says itself; the same one again changes nothing."""
+        """Send a message. Its id is `message_id`, or is in its body; sent again, it changes nothing."""
         if not message_id.isascii() or not message_id.isprintable():
             raise ValueError("message_id is sent as a header, which is ASCII: put such a number into the message.")
         body = json.dumps(message).encode()
@@ -232,26 +244,26 @@ class Inbox(Resource):
         )
 
     def sources(self) -> builtins.list[Source]:
-        """The sources of one's own tenant."""
+        """The sources of the tenant."""
         return self._ask_list(Source, "/api/sources")
 
     def messages(
         self, *, source: str | None = None, state: str | None = None, page: int = 100
     ) -> Iterator[InboxMessage]:
-        """Messages, by number; states: waiting, taken, failed."""
+        """Messages by id; states: waiting, taken, failed."""
         wish = {"source": source, "state": state, "limit": page}
         return self._transport.pages(InboxMessage, "/api/messages", query=wish)
 
     def retry(self, id: int) -> InboxMessage:  # noqa: A002
-        """Another chance for a failed message."""
+        """Retry a failed message."""
         return self._ask(InboxMessage, "POST", "/api/messages/{message}/retry", at={"message": id})
 
 
 class Jobs(Resource):
-    """Jobs by number."""
+    """Jobs by id."""
 
     def why(self, id: int) -> Why:  # noqa: A002
-        """Why it is where it is: one sentence, and the evidence."""
+        """Explain its state: one sentence, and the evidence."""
         return self._ask(Why, "GET", "/api/jobs/{job}/why", at={"job": id})
 
     def list(
@@ -263,24 +275,24 @@ class Jobs(Resource):
         fairness_key: str | None = None,
         page: int = 100,
     ) -> Iterator[Job]:
-        """The live ones."""
+        """The live ones; dead ones only with state="dead"."""
         wish = {"state": state, "kind": kind, "queue": queue, "fairness_key": fairness_key, "limit": page}
         return self._transport.pages(Job, "/api/jobs", query=wish)
 
     def show(self, id: int) -> Job:  # noqa: A002
-        """One, alive or from the history, with its attempts and why it is where it is."""
+        """One, live or from the history, with its attempts and an explanation of its state."""
         return self._ask(Job, "GET", "/api/jobs/{job}", at={"job": id})
 
     def cancel(self, id: int, *, reason: str = "cancelled by hand") -> ChangedJobs:  # noqa: A002
-        """Cancel it, and what it has spread; a running one stops with the next heartbeat of its worker."""
+        """Cancel it and its children; a running one stops with the next heartbeat of its worker."""
         return self._ask(ChangedJobs, "POST", "/api/jobs/{job}/cancel", at={"job": id}, query={"reason": reason})
 
     def lanes(self) -> builtins.list[Lane]:
-        """What is ready and waits, the oldest first."""
+        """The lanes with ready jobs, the oldest first."""
         return self._ask_list(Lane, "/api/lanes")
 
     def causes(self, *, most: int = 100) -> builtins.list[Cause]:
-        """Why jobs have died, the most frequent first."""
+        """The causes of dead letters, the most frequent first."""
         return self._ask_list(Cause, "/api/dead", query={"limit": most})
 
     def dead(self, fingerprint: str, *, most: int = 100) -> builtins.list[DeadJob]:
@@ -297,23 +309,23 @@ class Jobs(Resource):
         ids: Sequence[int] = (),
         force: bool = False,
     ) -> Redriving:
-        """Have a job give them another chance: one, then ten, then all, until the same failure returns. It does not wait."""
+        """Start a job that retries one, then ten, then the rest, until the same failure returns. It does not wait."""
         wish = {"ids": [*ids], "fingerprint": fingerprint, "kind": kind, "force": force}
         return self._ask(Redriving, "POST", "/api/dead/redrive", body=wish)
 
     def discard(
         self, *, reason: str, fingerprint: str | None = None, kind: str | None = None, ids: Sequence[int] = ()
     ) -> ChangedJobs:
-        """Give them up; the reason is kept."""
+        """Discard dead jobs; the history keeps the reason."""
         wish = {"ids": [*ids], "fingerprint": fingerprint, "kind": kind, "reason": reason}
         return self._ask(ChangedJobs, "POST", "/api/dead/discard", body=wish)
 
     def pauses(self) -> builtins.list[Pause]:
-        """What is held."""
+        """The pauses."""
         return self._ask_list(Pause, "/api/pauses")
 
     def pause(self, what: str, name: str, *, reason: str = "paused by hand") -> Pause:
-        """Claim nothing of a queue, kind or fairness key until it is resumed."""
+        """Claim no new job of a queue, kind or fairness key until it is resumed."""
         wish = {"what": what, "name": name, "reason": reason}
         return self._ask(Pause, "POST", "/api/pauses", body=wish)
 
@@ -323,10 +335,10 @@ class Jobs(Resource):
 
 
 class Fleet(Resource):
-    """Who works, and what runs by the clock."""
+    """Workers, limits and schedules."""
 
     def workers(self, *, gone_within: int = 3600) -> builtins.list[Worker]:
-        """Who works, and who left in so many seconds."""
+        """The live workers, and those that left within so many seconds."""
         return self._ask_list(Worker, "/api/workers", query={"gone_within": gone_within})
 
     def limits(self) -> builtins.list[LimitState]:
@@ -338,37 +350,37 @@ class Fleet(Resource):
         return self._ask(LimitState, "POST", "/api/limits/{limit}/close", at={"limit": limit})
 
     def schedules(self) -> builtins.list[Schedule]:
-        """What runs by which rule."""
+        """The schedules."""
         return self._ask_list(Schedule, "/api/schedules")
 
     def run_schedule(self, name: str, *, fairness_key: str | None = None) -> Run:
-        """Put one job of it in now."""
+        """Enqueue one job of it now."""
         at = {"schedule": name}
         return self._ask(Run, "POST", "/api/schedules/{schedule}/run", at=at, query={"fairness_key": fairness_key})
 
     def pause_schedule(self, name: str, *, fairness_key: str | None = None) -> Schedule:
-        """Let it fire no more."""
+        """Stop firing until it is resumed."""
         at = {"schedule": name}
         return self._ask(
             Schedule, "POST", "/api/schedules/{schedule}/pause", at=at, query={"fairness_key": fairness_key}
         )
 
     def resume_schedule(self, name: str, *, fairness_key: str | None = None) -> Schedule:
-        """Go on with the next tick."""
+        """Resume with the next tick."""
         at = {"schedule": name}
         return self._ask(
             Schedule, "POST", "/api/schedules/{schedule}/resume", at=at, query={"fairness_key": fairness_key}
         )
 
     def remove_schedule(self, name: str, *, fairness_key: str | None = None) -> None:
-        """Remove one that was added by a call or is retired."""
+        """Remove one that was added by the API or is retired."""
         self._transport.ask(
             "DELETE", "/api/schedules/{schedule}", at={"schedule": name}, query={"fairness_key": fairness_key}
         )
 
 
 class Keys(Resource):
-    """Keys by number."""
+    """Keys by id."""
 
     def create(
         self,
@@ -378,7 +390,7 @@ class Keys(Resource):
         collections: Sequence[str] | None = None,
         expires_in: float | None = None,
     ) -> Key:
-        """Make a key; `key` of what comes back is the secret, which is told this once. Scopes: read, write, admin."""
+        """Create a key; `key` of the result is the secret, which is shown only once. Scopes: read, write, admin."""
         wish = {
             "name": name,
             "scopes": [*scopes],
@@ -392,5 +404,5 @@ class Keys(Resource):
         return self._transport.pages(Key, "/api/keys", query={"limit": page})
 
     def revoke(self, id: int) -> Key:  # noqa: A002
-        """From now on it does not count."""
+        """Revoke it: it stops working within a second."""
         return self._ask(Key, "DELETE", "/api/keys/{key}", at={"key": id})

@@ -1,8 +1,11 @@
 """Deleting and restoring documents. Search does not see a deleted one from the commit on; a job purges it later (purge.py).
 
-The job is locked first, then the document, as everywhere; then the members of a mail or an archive are deleted, in pages. A
-process that dies between two pages leaves members without a parent, which integrity/run.py finds. Each page enqueues the job
-that purges, in the same transaction. A document can be restored until it is due for that (`documents.restore_within`).
+A deleted document can be restored until it is due for the purge: for `documents.restore_within`, or not at all if it was
+deleted with `now`. What belongs to it is due with it.
+
+The job is locked first, then the document, as everywhere; then the attachments of a mail or the members of an archive are
+deleted, in pages. A process that dies between two pages leaves members without a parent, which integrity/run.py finds. A page
+that is due at once enqueues the job that purges, in the same transaction.
 """
 
 import asyncio
@@ -43,15 +46,16 @@ CHECK_EVERY = 0.2
 
 @dataclass(frozen=True, slots=True)
 class BulkDeletion:
-    """What a filter has deleted."""
+    """The result of a deletion by a filter."""
 
-    deleted: Annotated[int, Field(description="Documents, with those that were inside of them.")]
+    deleted: Annotated[int, Field(description="Documents, including attachments and archive members.")]
     more: Annotated[bool, Field(description="There are others that match.")]
+    restorable_until: Annotated[datetime | None, Field(description="null: the deletion cannot be undone.")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Documents of a collection, by what is known of them. Without a condition it is refused, unless `every` is said."""
+    """Conditions that documents of a collection must all meet. No condition at all is refused, unless `every` is set."""
 
     collection: str
     status: str | None = None
@@ -67,11 +71,12 @@ class Replaced(Exception):
     """A document has another job than the one that was locked."""
 
 
-async def delete_page(database: Database, documents: list[int], reason: str, *, by: str = "") -> int:
-    """Delete these documents and all that was inside of them; how many there were."""
+async def delete_page(database: Database, documents: list[int], reason: str, *, by: str = "", now: bool = False) -> int:
+    """Delete these documents and their members; how many there were. With `now`, none of them can be restored."""
+    grace = AT_ONCE if now else database.settings.documents.restore_within or AT_ONCE
     deleted = 0
     for start in range(0, len(documents), PAGE):
-        deleted += await _delete(database, documents[start : start + PAGE], reason, by)
+        deleted += await _delete(database, documents[start : start + PAGE], reason, by, grace)
     parents = list(documents)
     while parents:
         rows = await database.pool.repeat(sql.members_of, parents=parents[:PAGE], most=PAGE)
@@ -79,13 +84,22 @@ async def delete_page(database: Database, documents: list[int], reason: str, *, 
             del parents[:PAGE]
             continue
         members = [row["id"] for row in rows]
-        deleted += await _delete(database, members, reason, by)
+        deleted += await _delete(database, members, reason, by, grace)
         parents += members
+    if now:
+        await _end_restore_window(database, documents)
     return deleted
 
 
-async def _delete(database: Database, documents: list[int], reason: str, by: str) -> int:
-    grace = database.settings.documents.restore_within or AT_ONCE
+async def _end_restore_window(database: Database, documents: list[int]) -> None:
+    """Make documents that were deleted before, and their members, due at once."""
+    for start in range(0, len(documents), PAGE):
+        async with database.pool.transaction() as tx:
+            if await sql.end_restore_window(tx, documents=documents[start : start + PAGE]):
+                await call_remover(tx)
+
+
+async def _delete(database: Database, documents: list[int], reason: str, by: str, grace: timedelta) -> int:
     while True:
         try:
             async with database.pool.transaction() as tx:
@@ -130,12 +144,23 @@ async def delete_matching(
     most: int = 1000,
     by: str = "",
     reason: str = "deleted by a filter",
+    now: bool = False,
     tenant: str = "default",
 ) -> BulkDeletion:
-    """Delete up to `most` documents that match, with what was inside."""
+    """Delete up to `most` documents that match, with their members."""
     ids = await find_matching(app, wanted, most=most + 1, tenant=tenant)
-    count = await delete_page(app.database, ids[:most], storable(reason), by=by)
-    return BulkDeletion(count, len(ids) > most)
+    until = None if now else await restorable_until(app)
+    count = await delete_page(app.database, ids[:most], storable(reason), by=by, now=now)
+    return BulkDeletion(count, len(ids) > most, until if count else None)
+
+
+async def restorable_until(app: Penstock) -> datetime | None:
+    """The earliest time at which a document that is deleted from now on is removed; None without a restore window."""
+    grace = app.settings.documents.restore_within
+    if not grace:
+        return None
+    until: datetime = await app.database.pool.repeat(sql.restorable_until.value, grace=grace)
+    return until
 
 
 async def find_matching(app: Penstock, wanted: Matching, *, most: int = 1000, tenant: str = "default") -> list[int]:
@@ -144,20 +169,20 @@ async def find_matching(app: Penstock, wanted: Matching, *, most: int = 1000, te
     conditions = (wanted.status, wanted.metadata, wanted.media_types, wanted.since, wanted.until, wanted.name_glob)
     if not any(conditions) and not wanted.every:
         raise BadValue(
-            "This would delete all documents of the collection: name a condition, or say that all are meant."
+            "This would delete all documents of the collection: name a condition, or confirm that all are meant."
         )
     for time in (wanted.since, wanted.until):
         if time is not None and time.tzinfo is None:
             raise BadValue(f"The time {time} has no time zone: add one, as in 2026-11-16T08:00:00Z.")
-    number = await app.database.pool.repeat(
+    collection = await app.database.pool.repeat(
         sql.find_collection.value, tenant=tenant, name=check_collection_name(wanted.collection)
     )
-    if number is None:
+    if collection is None:
         raise no_such_collection(wanted.collection)
     rows = await app.database.pool.repeat(
         sql.find_matching,
         tenant=tenant,
-        collection=number,
+        collection=collection,
         after=0,
         metadata=encode_metadata(dict(wanted.metadata)) if wanted.metadata else None,
         media_types=[storable(each) for each in wanted.media_types] or None,
@@ -187,31 +212,35 @@ async def restore_document(app: Penstock, document: int, *, tenant: str = "defau
     if found.status != "deleted":
         raise WrongState(f"Document {document} ({found.name}) is {found.status}: there is nothing to restore.")
     await _check_fate(app, document, tenant)
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + PATIENCE
-    while not await _restore(app, document, tenant):
-        if loop.time() > deadline:
-            raise WrongState(
-                f"Document {document} ({found.name}) was deleted while it was processed, and that has not ended yet: try again "
-                "in a moment."
-            )
-        await asyncio.sleep(CHECK_EVERY)
+    await restore_page(app, [document], tenant=tenant)
     return await show_document(app, document, tenant=tenant)
 
 
-async def _restore(app: Penstock, document: int, tenant: str) -> bool:
-    """False while an old job of one of them still runs: two would prepare one version."""
+async def restore_page(app: Penstock, documents: list[int], *, tenant: str = "default") -> int:
+    """Bring back these documents of one collection, and what was deleted with them; how many there were."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + PATIENCE
+    while (restored := await _restore(app, documents, tenant)) is None:
+        if loop.time() > deadline:
+            which = f"Document {documents[0]} was" if len(documents) == 1 else "Documents were"
+            raise WrongState(f"{which} deleted during processing, which has not ended yet: try again in a moment.")
+        await asyncio.sleep(CHECK_EVERY)
+    return restored
+
+
+async def _restore(app: Penstock, documents: list[int], tenant: str) -> int | None:
+    """None while an old job of one of them still runs: two jobs would prepare one version."""
     try:
         async with app.database.pool.transaction() as tx:
-            rows = await sql.hold_family(tx, document=document, tenant=tenant)
-            if not rows or any(row["too_late"] for row in rows if row["document_id"] == document):
-                raise WrongState(f"Document {document} is being removed just now: upload it again.")
-            rows = [row for row in rows if not row["too_late"]]
+            held = await sql.hold_families(tx, documents=documents, tenant=tenant)
+            rows = [row for row in held if not row["too_late"]]
+            if not {row["document_id"] for row in rows}.intersection(documents):
+                raise WrongState(f"Document {documents[0]} is being removed just now: upload it again.")
             live = [row["live_id"] for row in rows if row["live_id"] is not None]
             complete = await complete_versions(tx, rows[0]["collection_id"], live)
             unready = [row for row in rows if row["state"] != "ready" or row["live_id"] not in complete]
             if any(row["busy"] for row in unready):
-                return False
+                return None
             await _refuse_taken(tx, rows)
             jobs = await _enqueue(app, tx, unready, tenant)
             await sql.restore_documents(
@@ -222,15 +251,15 @@ async def _restore(app: Penstock, document: int, tenant: str) -> bool:
                 complete=sorted(complete),
             )
     except asyncpg.UniqueViolationError:  # the name was taken concurrently
-        return False
-    return True
+        return None
+    return len(rows)
 
 
 async def _refuse_taken(tx: Session, rows: list[Record]) -> None:
     other = await sql.name_taken.first(tx, documents=[row["document_id"] for row in rows])
     if other is not None:
         raise NameTaken(
-            f"The name {other['name']} belongs to document {other['id']} by now: delete that one first.",
+            f"The name {other['name']} belongs to document {other['id']} now: delete that one first.",
             existing=other["id"],
         )
 
@@ -245,8 +274,8 @@ async def _enqueue(app: Penstock, tx: Session, unready: list[Record], tenant: st
         app.kinds[PREPARE_PACKET if row["packet"] else PREPARE](document=row["document_id"], version=row["version_id"])
         for row in alone
     ]
-    numbers = await app.enqueue_many(calls, fairness_key=fairness_key_of(tenant, unready[0]["collection"]), tx=tx)
-    jobs = {row["document_id"]: int(number) for row, number in zip(alone, numbers, strict=True)}
+    enqueued = await app.enqueue_many(calls, fairness_key=fairness_key_of(tenant, unready[0]["collection"]), tx=tx)
+    jobs = {row["document_id"]: int(job) for row, job in zip(alone, enqueued, strict=True)}
     # The documents of a packet are prepared by its job.
     return jobs | {row["document_id"]: jobs[row["parent_id"]] for row in unready if row["parent_id"] in packets}
 
@@ -261,12 +290,10 @@ async def _check_fate(app: Penstock, document: int, tenant: str) -> None:
         raise WrongState(f"{name} was removed at {fate['removed_at']:%Y-%m-%d %H:%M:%S} UTC: upload it again.")
     if fate["collection_gone"]:
         raise WrongState(
-            f"{name} was in the collection {fate['collection']}, which is deleted: upload it to another one."
+            f"{name} was in collection {fate['collection']}, which is deleted: restore the collection, or upload the "
+            "document to another one."
         )
     if fate["parent_gone"]:
-        raise WrongState(f"{name} was inside of document {fate['parent']}, which is deleted: restore that one.")
+        raise WrongState(f"{name} belongs to document {fate['parent']}, which is deleted: restore that one.")
     if fate["due_at"] is None or fate["too_late"]:
-        raise WrongState(
-            f"{name} cannot be restored any more: it is being removed. Upload it again. (`documents.restore_within` says how "
-            "long a deleted document can be restored.)"
-        )
+        raise WrongState(f"{name} cannot be restored any more, because it is being removed: upload it again.")

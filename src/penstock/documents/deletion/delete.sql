@@ -18,11 +18,21 @@ where document.id = any (:ids::bigint[]) and document.state <> 'deleted'
 order by document.id for update
 
 -- name: delete_documents
--- any state -> deleted. Search does not see it from the commit on; the counts and the story follow. What it was is kept with
--- the order to remove it. The caller has locked the rows, and found them not deleted.
+-- any state -> deleted. Search does not see it from the commit on; the counts and the history follow. Its previous state is kept
+-- with the order to remove it. The caller has locked the rows, and found them not deleted. A document is due with the deleted
+-- parent or collection that it belongs to, which may be removed already.
 with gone as (
-  select document.id, document.tenant, document.collection_id, document.state, live.id as live_id, live.chunks, live.words
-  from penstock.documents as document left join penstock.versions as live on live.id = document.live_id
+  select document.id, document.tenant, document.collection_id, document.state, live.id as live_id, live.chunks, live.words,
+    greatest(penstock.now(), least(
+      penstock.now() + :grace::interval,
+      case when collection.deleted_at is not null then coalesce(collection.restorable_until, '-infinity') end,
+      case when parent.state = 'deleted' then coalesce(removal.due_at, '-infinity') end
+    )) as due_at
+  from penstock.documents as document
+  join penstock.collections as collection on collection.id = document.collection_id
+  left join penstock.versions as live on live.id = document.live_id
+  left join penstock.documents as parent on parent.id = document.parent_id
+  left join penstock.removals as removal on removal.document_id = parent.id
   where document.id = any (:ids::bigint[])
 ),
 deleted as (
@@ -37,9 +47,7 @@ dead as (
 doomed as (
   insert into penstock.removals
     (document_id, tenant, collection_id, state, live_id, deleted_by, reason, deleted_at, due_at)
-  select id, tenant, collection_id, state, live_id, :by::text, :reason::text, penstock.now(),
-    penstock.now() + :grace::interval
-  from gone
+  select id, tenant, collection_id, state, live_id, :by::text, :reason::text, penstock.now(), due_at from gone
 ),
 tallied as (
   insert into penstock.tallies (collection_id, documents, chunks, words, deleted)
@@ -52,6 +60,25 @@ told as (
 )
 select id, pg_notify('penstock_changed', '') from deleted
 
+-- name: end_restore_window
+-- A restore locks the same rows.
+with recursive family as (
+  select unnest(:documents::bigint[]) as id
+  union
+  select member.id from family join penstock.documents as member on member.parent_id = family.id
+),
+held as (
+  select removal.document_id from penstock.removals as removal
+  where removal.document_id in (select id from family) and removal.due_at > penstock.now()
+  order by removal.document_id for update
+)
+update penstock.removals as removal set due_at = penstock.now()
+from held where removal.document_id = held.document_id
+returning removal.document_id
+
+-- name: restorable_until
+select penstock.now() + :grace::interval
+
 -- name: members_of
 select id from penstock.documents where parent_id = any (:parents::bigint[]) and state <> 'deleted' order by id limit :most
 
@@ -59,7 +86,7 @@ select id from penstock.documents where parent_id = any (:parents::bigint[]) and
 select id from penstock.collections where tenant = :tenant and name = :name and deleted_at is null
 
 -- name: find_matching
--- Documents by what is known of them, in the order of their numbers.
+-- Documents that meet all conditions, in the order of their ids.
 select document.id
 from penstock.documents as document
 left join penstock.jobs as job on job.id = document.job_id
@@ -75,7 +102,7 @@ where document.tenant = :tenant and document.collection_id = :collection and doc
 order by document.id limit :most
 
 -- name: fate
--- What became of a deleted document, and whether it can come back.
+-- The fate of a deleted document, and whether it can be restored.
 select document.name, document.state, collection.name as collection, collection.deleted_at is not null as collection_gone,
   parent.id as parent, parent.state = 'deleted' as parent_gone, removal.due_at, removal.due_at <= penstock.now() as too_late,
   receipt.removed_at
@@ -86,12 +113,12 @@ left join penstock.removals as removal on removal.document_id = document.id
 left join penstock.receipts as receipt on receipt.document_id = document.id
 where document.id = :document and document.tenant = :tenant
 
--- name: hold_family
--- The document, and what was deleted with it or after it; a member that was deleted before it stays so. None of them is due.
+-- name: hold_families
+-- The documents, and what was deleted with them or after them; a member that was deleted before its parent stays deleted.
 with recursive family as (
   select removal.document_id, removal.deleted_at from penstock.removals as removal
-  where removal.document_id = :document and removal.tenant = :tenant
-  union all
+  where removal.document_id = any (:documents::bigint[]) and removal.tenant = :tenant
+  union
   select member.document_id, member.deleted_at
   from family
   join penstock.documents as document on document.parent_id = family.document_id

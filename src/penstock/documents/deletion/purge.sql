@@ -24,7 +24,7 @@ select exists (select from penstock.leaving_points)
 
 -- name: list_dead_versions
 -- A job that was told to end may still be at work, and stage rows: its version is cleared after its end. Those of deleted
--- documents are removed as a whole, when nobody can restore them any more (purge.sql).
+-- documents are removed as a whole, when they cannot be restored any more.
 select version.id as version, version.document_id as document, document.collection_id as collection, collection.model
 from penstock.versions as version
 join penstock.documents as document on document.id = version.document_id
@@ -43,7 +43,7 @@ where pages.version_id = batch.version_id and pages.number = batch.number
 returning pages.number
 
 -- name: clear_answers
--- What a language model has said about it.
+-- Answers of a language model about it.
 with batch as (
   delete from penstock.extraction_windows
   where ctid = any (array(select ctid from penstock.extraction_windows where version_id = :version limit :batch::int))
@@ -58,7 +58,7 @@ with unpublished as (
 update penstock.versions set cleared_at = penstock.now() where id = :version
 
 -- name: compact_tallies
--- Who reads at the same time sees the old rows or the new one, never both. A row for each collection stays as it is.
+-- A concurrent reader sees the old rows or the new one, never both. A row for each collection stays as it is.
 with old as (
   delete from penstock.tallies
   where ctid = any (array(
@@ -105,7 +105,7 @@ sized as (
 select document_id, collection_id from sized where chunks <= :chunks or place = 1
 
 -- name: is_anything_due
--- A receipt whose points are not gone yet waits for those.
+-- A receipt waits until its vectors in Qdrant are gone.
 select exists (select from penstock.removals where due_at <= penstock.now())
   or exists (
     select from penstock.receipts as receipt where receipt.verified_at is null
@@ -113,14 +113,14 @@ select exists (select from penstock.removals where due_at <= penstock.now())
   )
 
 -- name: is_searched
--- Whether search sees something of a collection, or somebody may restore something of it.
+-- Whether search sees something of a collection, or something of it can be restored.
 select coalesce((select sum(documents) from penstock.tallies where collection_id = :collection), 0) > 0
   or exists (select from penstock.removals where collection_id = :collection and due_at > penstock.now())
 
 -- name: versions_of
 select version.id, version.document_id, array_remove(array_agg(distinct job.id), null) as jobs
 from penstock.versions as version
--- A retry gives a version another job, and so does the wait for points; the story tells of it.
+-- A retry gives a version another job, and so does the wait for vectors in Qdrant; events name those jobs.
 left join lateral (
   select version.job_id as id
   union
@@ -132,13 +132,13 @@ where version.document_id = any (:documents::bigint[])
 group by version.id, version.document_id
 
 -- name: hold
--- The fence of every batch: it is due, and nobody else has removed it. Who restores it locks the same row.
+-- The fence of every batch: it is due, and was not removed concurrently. A restore locks the same row.
 select document_id from penstock.removals
 where document_id = any (:documents::bigint[]) and due_at <= penstock.now()
 order by document_id for update
 
 -- name: count_kept
--- What there is of each version beside the index.
+-- Rows of each version outside of the index.
 select version.id as version,
   (select count(*) from penstock.pages where version_id = version.id)::int as pages,
   (select count(*) from penstock.checkpoints where own and job_id = any (:jobs::bigint[]) and job_id = version.job_id)::int
@@ -147,7 +147,7 @@ select version.id as version,
 from penstock.versions as version where version.id = any (:versions::bigint[])
 
 -- name: note_begun
--- Once: who goes on after a crash finds less, and says what there was.
+-- Once: a run that goes on after a crash finds less, and keeps the first counts.
 update penstock.removals as removal set removed = counted.removed
 from unnest(:documents::bigint[], :counts::jsonb[]) as counted(document_id, removed)
 where removal.document_id = counted.document_id and removal.removed is null
@@ -163,7 +163,7 @@ with removed as (
 select count(*)::int from removed
 
 -- name: hold_entities
--- Before facts go: who adds mentions of the same entities waits, or has committed.
+-- Before facts go: a transaction that adds mentions of the same entities waits, or has committed.
 select penstock.hold_entities(:collection)
 
 -- name: remove_facts
@@ -176,7 +176,7 @@ with removed as (
 select count(*)::int from removed
 
 -- name: remove_answers
--- What a language model has said about parts of them.
+-- Answers of a language model about parts of them.
 with removed as (
   delete from penstock.extraction_windows
   where ctid = any (array(
@@ -187,15 +187,15 @@ with removed as (
 select count(*)::int from removed
 
 -- name: lock_blobs
--- In the order of keep_blobs. Who takes the same content just now has the row's lock until its commit, and then a version that
--- the next statement sees; who comes later waits for us, finds the row given up, and keeps its own bytes. So no grace is needed:
--- the collector's is for rows that it looks at without a lock.
+-- In the order of keep_blobs. A concurrent intake of the same content has the row's lock until its commit, and then a version that
+-- the next statement sees; a later one waits for this transaction, finds the row given up, and keeps its own bytes. So no grace is
+-- needed: the collector's is for rows that it reads without a lock.
 select blob.id from penstock.blobs as blob
 where blob.id in (select blob_id from penstock.versions where document_id = any (:documents::bigint[]))
 order by blob.digest for update
 
 -- name: write_receipts
--- The last rows go, and what is left of each document is a name, a number, and the receipt.
+-- The last rows go, and what is left of each document is a name, an id, and the receipt.
 with
   gone as materialized (
     select removal.document_id, removal.tenant, removal.collection_id, removal.deleted_by, removal.reason, removal.deleted_at,
@@ -228,14 +228,14 @@ with
     update penstock.documents set metadata = '{}', uploaded_by = '', media_type = null, error = null
     where id = any (:documents::bigint[])
   ),
-  story as (  -- numbers and names of steps stay; what quotes the document, or names a person, does not
+  history as (  -- numbers and names of steps stay; text that quotes the document, or names a person, does not
     update penstock.events set details = coalesce((
       select jsonb_object_agg(key, value) from jsonb_each(details)
       where key in ('version', 'pages', 'chunks', 'gaps', 'attempts', 'waited', 'seconds', 'class', 'step', 'parent', 'job', 'reason')
     ), '{}')
     where document_id = any (:documents::bigint[])
   ),
-  messages as (  -- that it came stays known, so that its source does not bring it again; what it said does not
+  messages as (  -- its id stays, so that its source does not bring it again; its content does not
     update penstock.inbox set document_id = null, payload = null, error = null where document_id = any (:documents::bigint[])
   ),
   receipts as (

@@ -24,6 +24,7 @@ from penstock.engine import STEP, Penstock, reach
 from penstock.errors import NotFound
 from penstock.search import BulkRemoval, count_rows
 from penstock.telemetry import log
+from penstock.text import utc
 
 sql = statements(__file__)
 
@@ -46,26 +47,27 @@ TABLES = (
     "points",
 )
 HOW = (
-    "each table counted by version, document and job; each key looked for in the blob store; long postings read again; points "
-    "of another index counted there"
+    "each table counted by version, document and job; each key checked in the blob store; long postings read again; vectors "
+    "in Qdrant counted there"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What was removed of a document, and that somebody looked afterwards."""
+    """What was removed of a document, and how the removal was verified."""
 
     document: int
     collection: str
     name: str
     parent: int | None
-    contents: Annotated[Sequence[Mapping[str, Any]], Field(description="Number, SHA-256 and size of each version.")]
+    contents: Annotated[Sequence[Mapping[str, Any]], Field(description="Version, SHA-256 and size of each version.")]
     deleted_by: str
     reason: str
     deleted_at: datetime
     removed_at: datetime
     removed: Annotated[
-        Mapping[str, Any], Field(description="How many of what; shared: blobs that others use, and that stay.")
+        Mapping[str, Any],
+        Field(description="Counts of what was removed; shared: blobs that stay, because other documents use them."),
     ]
     verified_at: datetime | None
     verified: Annotated[Mapping[str, Any] | None, Field(description="What was counted again afterwards, and how.")]
@@ -80,17 +82,19 @@ async def show_receipt(app: Penstock, document: int, *, tenant: str = "default")
     if row is not None:
         return _read(row)
     found = await show_document(app, document, tenant=tenant)
-    if found.status == "deleted":
+    name = f"Document {document} ({found.name})"
+    if found.restorable_until is not None:
         raise NotFound(
-            f"Document {document} ({found.name}) is deleted, and not removed yet: its receipt comes with that."
+            f"{name} is deleted and can be restored until {utc(found.restorable_until)}: its receipt comes with the removal "
+            "after that."
         )
-    raise NotFound(
-        f"Document {document} ({found.name}) is {found.status}: there is a receipt only of what was removed."
-    )
+    if found.status == "deleted":
+        raise NotFound(f"{name} is deleted and not removed yet: its receipt comes with the removal.")
+    raise NotFound(f"{name} is {found.status}: only a document that was removed has a receipt.")
 
 
 async def list_receipts(app: Penstock, *, after: int = 0, most: int = 100, tenant: str = "default") -> list[Receipt]:
-    """By the number of the document."""
+    """By the id of the document."""
     if not 0 <= after <= LARGEST:
         return []
     rows = await app.database.pool.repeat(sql.list_receipts, after=after, most=most, tenant=tenant)
@@ -111,13 +115,15 @@ async def _verify(database: Database, store: BlobStore, rows: list[Record]) -> i
     found = await _count_left(database, store, rows, first=True)
     again = {document: dict(counts) for document, counts in found.items() if counts}
     if again:
-        log.warning("something of removed documents was left, and is removed again", documents=again)
+        log.warning("parts of removed documents were left, and are removed again", documents=again)
         await _remove_again(database, [row for row in rows if row["document_id"] in again])
         found = await _count_left(database, store, rows, first=False)
     clean = [row for row in rows if not found[row["document_id"]]]
     if len(clean) < len(rows):
         left = {document: dict(counts) for document, counts in found.items() if counts}
-        log.error("something of removed documents cannot be removed: it is tried again within a minute", documents=left)
+        log.error(
+            "parts of removed documents cannot be removed: the removal is retried within a minute", documents=left
+        )
     reach(f"{STEP}remove-verify")
     counted = {"counted": dict.fromkeys(TABLES, 0), "how": HOW}
     await database.pool.repeat(
@@ -158,9 +164,8 @@ async def _count_left(
             if row["collection_id"] == collection
             for version in row["version_ids"]
         }
-        for version, counted in (
-            await database.pool.repeat(count_rows, collection=collection, versions=sorted(owners))
-        ).items():
+        rows_of = await database.pool.repeat(count_rows, collection=collection, versions=sorted(owners))
+        for version, counted in rows_of.items():
             found[owners[version]].update(counted)
     return found
 

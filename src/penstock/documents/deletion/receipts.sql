@@ -1,16 +1,16 @@
 -- name: unverified
--- But for those whose points are not counted to be gone yet.
+-- Without those whose vectors in Qdrant are not counted to be gone yet.
 select document_id, collection_id, version_ids, job_ids, keys, removed from penstock.receipts
 where verified_at is null and document_id > :after
   and not exists (select from penstock.leaving_points where version_id = any (receipts.version_ids))
 order by document_id limit :most
 
 -- name: forget_blobs
--- deleting -> (gone), after the file. A row that somebody keeps has another key.
+-- deleting -> (gone), after the file. A row that is kept has another key.
 delete from penstock.blobs where key = any (:keys::text[]) and state = 'deleting'
 
 -- name: count_beside
--- What there is beside the index and the files.
+-- What is left outside of the index and the files.
 select asked.document_id as document,
   (select count(*) from penstock.versions where document_id = asked.document_id)::int as versions,
   (select count(*) from penstock.pages where version_id = any (receipt.version_ids))::int as pages,
@@ -35,8 +35,8 @@ with answers as (
 delete from penstock.extractions where version_id = any (:versions::bigint[])
 
 -- name: remove_steps
--- What jobs have kept of the document: steps, and the results of the parts of a long scan. That a job was, and how it ended,
--- stays for as long as the history; what it said may quote the document.
+-- What jobs have kept of the document: steps, and the results of the parts of a long scan. The job and its outcome stay
+-- for as long as the history; its messages may quote the document.
 with steps as (
   delete from penstock.checkpoints where own and job_id = any (:jobs::bigint[])
 ),

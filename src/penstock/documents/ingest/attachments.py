@@ -22,7 +22,7 @@ from penstock.errors import Transient
 
 sql = statements(__file__)
 
-DEEPER = 1000  # documents inside of members that are gone, deleted at once; reconcile finds the others
+DEEPER = 1000  # members of members that are gone, deleted at once; reconcile finds the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class AttachmentCounts:
 
 
 async def add_members(tx: Session, app: Penstock, work: Work, members: Sequence[tuple[str, StoredBlob]]) -> Attachments:
-    """Make documents of what was inside, in the transaction that publishes `work`.
+    """Create documents for attachments and archive members, in the transaction that publishes `work`.
 
     Nothing is done for a version that is not the newest any more.
     """
@@ -104,7 +104,7 @@ async def count_attachments(session: Session, document: int) -> AttachmentCounts
 
 
 async def _name(tx: Session, work: Work, members: Sequence[tuple[str, StoredBlob]]) -> dict[str, StoredBlob]:
-    """Names that are free, or belong to a member already: an upload may have taken one, and an archive may have one twice."""
+    """Names that are free, or belong to the member already: an upload may have taken one, and an archive may have one twice."""
     wanted = [(member_name(work.name, name), stored) for name, stored in members]
     rows = await sql.foreign_names(
         tx, tenant=work.tenant, collection=work.collection, parent=work.document, prefix=f"{work.name}!/"
@@ -121,7 +121,7 @@ async def _name(tx: Session, work: Work, members: Sequence[tuple[str, StoredBlob
 
 
 async def _delete(tx: Session, gone: list[int]) -> int:
-    """Members that are not inside any more, and what was inside of them: search must not find it longer than them."""
+    """Delete members that the new version does not have, with their own members: search must not find those longer."""
     deeper = [row["id"] for row in await sql.inside_of(tx, ids=gone, most=DEEPER)]
     return await delete_in(tx, [*gone, *deeper], "not inside any more")
 
@@ -139,11 +139,11 @@ async def _replace(tx: Session, app: Penstock, work: Work, row: Record, *, paren
         uploaded_by=parent["uploaded_by"],
     )
     if done is None:
-        raise Transient(f"The member {row['name']} was changed by somebody else at the same moment.")
+        raise Transient(f"Attachment {row['name']} was changed by a concurrent transaction.")
 
 
 async def _add(tx: Session, app: Penstock, work: Work, blobs: dict[str, BlobRow]) -> list[int]:
-    """Not by `enqueue`, which may refuse: they belong to something that was let in."""
+    """Not by `enqueue`, which may refuse: they belong to an upload that was accepted."""
     if not blobs:
         return []
     kind = app.kinds[KIND]

@@ -10,7 +10,7 @@ join penstock.blobs as blob on blob.id = version.blob_id
 where document.parent_id = :parent and document.state <> 'deleted'
 
 -- name: foreign_names
--- Names below ours that belong to somebody else.
+-- Names below this one that belong to other documents.
 select name from penstock.documents
 where tenant = :tenant and collection_id = :collection and state <> 'deleted'
   and starts_with(name, :prefix) and parent_id is distinct from :parent
@@ -54,7 +54,7 @@ with recursive inside as (
 select id from inside limit :most
 
 -- name: inherit_metadata
--- What was said of an upload holds for all that came in it, also for what was inside before and has not changed.
+-- The metadata of an upload hold for all its members, also for those that have not changed.
 with recursive inside as (
   select id from penstock.documents where parent_id = :parent and state <> 'deleted'
   union all

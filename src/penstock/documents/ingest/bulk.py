@@ -79,7 +79,7 @@ class BulkIntake:
         async with self._app.database.pool.transaction() as tx:
             ids = await sql.reserve_many(tx, collection=first.collection_id, count=len(group))
             if not ids:
-                raise NotFound(f"The collection {first.collection} was deleted meanwhile.")
+                raise NotFound(f"Collection {first.collection} was deleted meanwhile.")
             blobs = await keep_blobs(tx, [stored for _, stored in group], tenant=first.tenant)
             kind = self._app.kinds[KIND]
             jobs = await self._app.enqueue_many(

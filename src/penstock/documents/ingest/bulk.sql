@@ -1,5 +1,5 @@
 -- name: reserve_many
--- For a group of new documents: the collection, which cannot be deleted before our commit, and their numbers. No row: it is gone.
+-- For a group of new documents: the collection, which cannot be deleted before our commit, and their ids. No row: it is gone.
 with collection as (
   select id from penstock.collections where id = :collection and deleted_at is null for key share
 )
@@ -7,7 +7,7 @@ select nextval('penstock.jobs_id_seq') as document, nextval('penstock.versions_i
 from collection cross join generate_series(1, :count::int)
 
 -- name: insert_documents
--- (new) -> queued, for a group. Fewer rows than were given: somebody else has a name.
+-- (new) -> queued, for a group. Fewer rows than were given: a name is taken.
 with given as (
   select * from unnest(:documents::bigint[], :versions::bigint[], :jobs::bigint[], :blobs::bigint[], :names::text[], :by::text[],
     :metadata::text[]) as given(document, version, job, blob, name, uploaded_by, metadata)

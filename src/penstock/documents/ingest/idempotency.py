@@ -72,7 +72,7 @@ class Claim:
 
 @asynccontextmanager
 async def claim_key(database: Database, *, tenant: str, route: str, key: str) -> AsyncIterator[Claim]:
-    """Hold the key while the block lasts; it is freed again unless the block has settled it."""
+    """Hold the key while the block lasts; it is freed again unless the block has recorded its answer."""
     claim = Claim(tenant, route, _check_key(key))
     row = await database.pool.repeat(sql.claim_key.first, **claim._key, dead_after=DEAD_AFTER, kept=KEPT)
     if row is None or (row["status"] is None and row["holder"] != claim.holder):

@@ -189,7 +189,7 @@ class Intake:
                 if done is None or not await self.is_there(done.accepted):
                     raise
             except asyncpg.DiskFullError as error:
-                raise StorageFull("There is no room left in the database: free some disk space.") from error
+                raise StorageFull("The disk of the database is full: free some space.") from error
             except (ConcurrentChange, asyncpg.DeadlockDetectedError):
                 continue
             return done
@@ -208,7 +208,7 @@ class Intake:
             tx, tenant=checked.tenant, collection=checked.collection_id, name=checked.name
         )
         if seen is None:
-            raise NotFound(f"The collection {checked.collection} was deleted meanwhile.")
+            raise NotFound(f"Collection {checked.collection} was deleted meanwhile.")
         if seen["id"] is None:
             return await self._insert(tx, checked, stored, checked.number or seen["new_document"], seen["new_version"])
         equal = seen["digest"] == stored.digest
@@ -277,7 +277,7 @@ class Intake:
             again = await redrive_failed(tx, self.app, existing["id"])
             if again is None:
                 raise ConcurrentChange
-            job, status, message = again, "queued", f"{message}, and is tried again"
+            job, status, message = again, "queued", f"{message}, and is retried"
         if json.loads(existing["metadata"]) != json.loads(checked.metadata):
             message += "; its metadata stay as they were"
         accepted = Accepted(

@@ -41,7 +41,7 @@ left join penstock.documents as existing
 where collection.tenant = :tenant and collection.name = :collection and collection.deleted_at is null
 
 -- name: look_again
--- In the transaction: the collection, which cannot be deleted before our commit; who has the name; and numbers for what will
+-- In the transaction: the collection, which cannot be deleted before our commit; who has the name; and ids for what will
 -- be new, because the job's arguments name the document and its version, and both rows name the job.
 select nextval('penstock.jobs_id_seq') as new_document, nextval('penstock.versions_id_seq') as new_version,
   document.id, document.state, document.job_id, document.version_id,
@@ -59,7 +59,7 @@ where collection.id = :collection and collection.deleted_at is null
 for key share of collection
 
 -- name: insert_document
--- (new) -> queued. No row: somebody else has the name.
+-- (new) -> queued. No row: the name is taken.
 with document as (
   insert into penstock.documents
     (id, tenant, collection_id, name, version_id, job_id, uploaded_by, metadata)
@@ -82,5 +82,5 @@ select id, pg_notify('penstock_changed', '') from document
 select exists (select from penstock.versions where document_id = :document and number = :number and job_id = :job)
 
 -- name: adopt
--- The row of bytes that somebody has lost gets the key of the same bytes, which came again. Of two who come, one wins.
+-- The row of bytes that were lost gets the key of the same bytes, which came again. Of two concurrent uploads, one wins.
 update penstock.blobs set key = :key where key = :lost and state = 'kept' returning id

@@ -80,7 +80,7 @@ class Accepted:
 
 
 class AlreadyThere(NameTaken):
-    """A document of this name is there; `digest_equal` says whether with the same content, if that was looked at."""
+    """A document of this name exists; `digest_equal` tells whether with the same content, if that was compared."""
 
     def __init__(self, message: str, *, existing: int, digest_equal: bool | None = None) -> None:
         super().__init__(message, existing=existing)
@@ -94,7 +94,7 @@ class ConcurrentChange(Exception):
 def taken(name: str, collection: str, existing: int, *, digest_equal: bool | None = None) -> AlreadyThere:
     same = " with the same content" if digest_equal else ""
     return AlreadyThere(
-        f"There is a document {name} in {collection} already{same}: its number is {existing}. Use another name, or replace it.",
+        f"Document {name} exists already in {collection}{same} (id {existing}): use another name, or replace it.",
         existing=existing,
         digest_equal=digest_equal,
     )

@@ -1,4 +1,4 @@
-"""Nothing of a deletion is forgotten: deleted documents, what was inside of them, and versions that search will not see again.
+"""Deletions are complete: deleted documents, their members, and versions that search will not see again.
 
 A deleted document is queued for removal, or has a receipt; the repair of one that has neither queues it. One that waits for
 hours although it is due is reported: the job that removes has died, or cannot reach the blob store. A process that dies
@@ -20,9 +20,9 @@ PAGE = 500
 MEMBERS = 1000  # of one page of parents
 LATE_HOURS = 2
 SAYS = {
-    "lost": "is deleted, and neither waits for its removal nor has a receipt",
-    "late": "is deleted, and should have been removed {hours} hours ago",
-    "unverified": "was removed more than {hours} hours ago, and nobody could verify it",
+    "lost": "is deleted, but neither waits for its removal nor has a receipt",
+    "late": "is deleted, but its removal is {hours} hours late",
+    "unverified": "was removed more than {hours} hours ago, but the removal could not be verified",
 }
 
 
@@ -53,7 +53,7 @@ class DeletedCheck:
 def _tell(row: Record) -> IntegrityFinding:
     said = SAYS[row["wrong"]].format(hours=LATE_HOURS)
     sentence = f"Document {row['id']} ({row['name']}) {said}."
-    return IntegrityFinding(row["id"], sentence, "penstock schedule run tidy-documents", row["id"], row["tenant"])
+    return IntegrityFinding(row["id"], sentence, "penstock schedules run tidy-documents", row["id"], row["tenant"])
 
 
 class OrphanCheck:
@@ -73,7 +73,7 @@ class OrphanCheck:
         return [
             IntegrityFinding(
                 row["parent_id"],
-                f"Document {row['id']} ({row['name']}) is there, and document {row['parent_id']}, in which it was, is deleted.",
+                f"Document {row['id']} ({row['name']}) still exists, but its parent, document {row['parent_id']}, is deleted.",
                 f"penstock delete {row['id']}",
                 row["id"],
                 row["tenant"],

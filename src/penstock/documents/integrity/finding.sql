@@ -4,7 +4,7 @@ on conflict (name) do update set looked_at = penstock.now()
 returning cursor
 
 -- name: end_page
--- Only who began where the last page ended: two runs at once would count one page twice.
+-- Only the run that began where the last page ended: two concurrent runs would count one page twice.
 update penstock.checks
 set cursor = :last::jsonb, subjects = checks.subjects + :subjects, looked_at = penstock.now(),
   round = round + (:last::jsonb is null)::int,

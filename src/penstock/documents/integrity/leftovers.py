@@ -43,7 +43,7 @@ class _Gone(ABC):
             IntegrityFinding(
                 version,
                 f"Version {version} is gone, and has {self._what} left.",
-                "penstock schedule run check-documents",
+                "penstock schedules run check-documents",
                 gone[version]["document_id"],
                 gone[version]["tenant"],
             )

@@ -1,4 +1,4 @@
--- `table_of_versions` stands for the table that is looked through (leftovers.py).
+-- `table_of_versions` stands for the table that is checked (leftovers.py).
 
 -- name: vector_tables
 select relname from pg_class where relnamespace = 'penstock'::regnamespace and relkind = 'r' and relname ~ '^(folded_)?vectors_'

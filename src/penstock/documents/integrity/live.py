@@ -91,7 +91,7 @@ class LiveCheck:
             return None  # the next run tries again
         if replaced is None:
             return None
-        return Repair(f"It is prepared anew, as version {replaced.number}, by job {replaced.job}.", complete=False)
+        return Repair(f"It is prepared again, as version {replaced.number}, by job {replaced.job}.", complete=False)
 
 
 def _compare(row: Record) -> Iterator[str]:

@@ -65,7 +65,7 @@ where version_id = :version and exists (select from penstock.documents where liv
 returning version_id
 
 -- name: renewable
--- A document that was prepared anew lately and is wrong again would be so the next time, too.
+-- A document that was prepared again lately and is wrong again would be so the next time, too.
 select document.id as document, document.job_id, document.tenant, collection.name as collection, version.blob_id,
   document.metadata, document.uploaded_by
 from penstock.documents as document

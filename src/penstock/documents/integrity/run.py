@@ -75,7 +75,7 @@ async def check_documents(
         try:
             looked = await run_check(database, check, pages=pages, seconds=seconds)
         except PenstockError as error:
-            log.warning("a check could not look", check=check.name, error=str(error))
+            log.warning("a check could not run", check=check.name, error=str(error))
             trouble = trouble or error
             continue
         done[check.name] = asdict(looked)
@@ -161,14 +161,14 @@ async def _fail(database: Database, documents: list[int]) -> int:
         found = [
             finding.IntegrityFinding(
                 row["id"],
-                f"Document {row['id']} ({row['name']}) waited, and its job was over.",
+                f"Document {row['id']} ({row['name']}) was waiting although its job was over.",
                 f"penstock why {row['id']}",
                 row["id"],
                 row["tenant"],
             )
             for row in rows
         ]
-        await finding.note_repaired(tx, "jobs", found, "It has failed, and can be retried.")
+        await finding.note_repaired(tx, "jobs", found, "It is marked as failed, and can be retried.")
     return len(rows)
 
 
@@ -180,7 +180,7 @@ async def _delete_orphans(database: Database, batch: int) -> int:
     found = [
         finding.IntegrityFinding(
             row["id"],
-            f"Document {row['id']} ({row['name']}) was there, and what it belonged to was deleted.",
+            f"Document {row['id']} ({row['name']}) still existed although its parent or collection was deleted.",
             f"penstock why {row['id']}",
             row["id"],
             row["tenant"],

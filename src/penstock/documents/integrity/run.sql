@@ -1,5 +1,5 @@
 -- name: waiting
--- A page of those that wait, and those of them that wait for nobody.
+-- A page of those that wait, and those of them whose job is over.
 with page as materialized (
   select id, job_id from penstock.documents where state = 'queued' and id > :after order by id limit :batch
 )
@@ -12,7 +12,7 @@ select id from penstock.documents
 where id = any (:ids::bigint[]) and state = 'queued' order by id for update skip locked
 
 -- name: fail_abandoned
--- queued -> failed, for those whose job is over, now that nobody can give them another one.
+-- queued -> failed, for those whose job is over, while the lock keeps them from getting another one.
 with failed as (
   update penstock.documents as document
   set state = 'failed', changed_at = penstock.now(),
@@ -29,8 +29,8 @@ select id, tenant, name from failed
 
 -- name: orphans
 -- Members of what was deleted in the last minutes (older ones: documents/integrity/deleted.py), and documents of deleted collections: the
--- index of names has only those that are not deleted, so who was deleted long ago is not looked at again. Late is what no
--- deletion is under way for any more.
+-- index of names has only those that are not deleted, so that long deleted ones are not read again. Late are those for
+-- which no deletion is under way any more.
 (
   select member.id, member.tenant, member.name, false as late
   from penstock.documents as parent

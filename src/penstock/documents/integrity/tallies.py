@@ -46,7 +46,7 @@ class TallyCheck:
         return [_tell(row) for row in rows]
 
     async def _walk(self, collection: int) -> Record | None:
-        """What the counts of a large collection lack; None also when somebody has changed it meanwhile."""
+        """What the counts of a large collection lack; None also when it was changed meanwhile."""
         mark: str = await self._database.pool.repeat(sql.mark.value, collection=collection)
         after = 0
         sums: dict[str, Any] = dict.fromkeys(WHAT, 0)
@@ -81,7 +81,7 @@ def _tell(row: Record) -> IntegrityFinding:
     return IntegrityFinding(
         row["id"],
         f"The counts of the collection {row['name']} are off: to be right they need {off}.",
-        "penstock schedule run check-documents",
+        "penstock schedules run check-documents",
         None,
         row["tenant"],
     )

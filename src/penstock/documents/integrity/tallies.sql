@@ -45,7 +45,7 @@ from unnest(:collections::int[]) as asked(id) left join penstock.tallies on tall
 group by asked.id
 
 -- name: mark
--- The same as long as nobody has changed what is counted: each change leaves a row, and adding them up makes another one.
+-- The same as long as nothing that is counted has changed: each change leaves a row, and adding them up makes another one.
 select coalesce(string_agg(ctid::text || xmin::text, ' ' order by ctid), '') from penstock.tallies where collection_id = :collection
 
 -- name: count_batch

@@ -18,6 +18,19 @@ from penstock.engine.inspect.dead_letters import (
     watch_stage,
 )
 from penstock.engine.inspect.explain import Explanation, advise, explain_job, joined
+from penstock.engine.inspect.history import (
+    OUTCOMES,
+    FinishedJob,
+    KeptStep,
+    KindDurations,
+    QueueHistory,
+    StageLoad,
+    durations_by_kind,
+    ended_by_queue,
+    list_finished,
+    list_steps,
+    running_by_stage,
+)
 from penstock.engine.inspect.queries import (
     LATELY,
     MOST_COUNTED,

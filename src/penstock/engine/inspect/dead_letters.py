@@ -2,8 +2,8 @@
 
 A redrive tries one job, then ten, then the rest in batches, and waits for each stage to end. As soon as one of them fails
 again with a fingerprint that was redriven it stops: what is left stays dead, and its evidence stays with it. Before the
-start it checks whether anything has changed since the failure. The command line goes through the stages in its own process;
-the API and the pages leave it to a job.
+start it checks whether anything has changed since the failure. The command line runs the stages in its own process;
+the API and the pages start a job for them.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ PATIENCE = timedelta(minutes=10)  # with a stage
 
 @dataclass(frozen=True)
 class Selection:
-    """Which dead jobs; at least one of the three."""
+    """A selection of dead jobs, by at least one of the three."""
 
     ids: tuple[int, ...] = ()
     fingerprint: str | None = None
@@ -43,11 +43,11 @@ class Selection:
 
     def __post_init__(self) -> None:
         if not (self.ids or self.fingerprint or self.kind):
-            raise BadJob("Say which dead jobs: by their numbers, by a fingerprint, or by a kind.")
+            raise BadJob("No dead jobs are selected: name them by ids, by a fingerprint, or by a kind.")
 
     @property
     def key(self) -> str:
-        """What the job of a redrive is unique by: two of the same cause would take each other's failures for their own."""
+        """The unique key of a redrive's job: two of the same cause would count each other's failures as their own."""
         if self.fingerprint and not (self.ids or self.kind) and len(self.fingerprint) <= 64:
             return f"redrive {self.fingerprint}"
         wanted = json.dumps([self.fingerprint, self.kind, sorted(self.ids)])
@@ -56,14 +56,14 @@ class Selection:
 
 @dataclass(frozen=True)
 class RedrivePlan:
-    """The jobs of a redrive, oldest first, each with the number of its last attempt: a larger one is a chance that was had."""
+    """The jobs of a redrive, oldest first, each with its last attempt: a larger number means that it was retried meanwhile."""
 
     attempts: dict[int, int]
     fingerprints: list[str]
     refused: list[int] = field(default_factory=list)  # children of jobs that are over
 
     def stages(self) -> Iterator[tuple[list[int], int]]:
-        """One, ten, then the rest in batches; and how many come behind each."""
+        """Stages of one, ten, then the rest in batches, each with the number of jobs after it."""
         waiting = list(self.attempts)
         for size in _sizes():
             if not waiting:
@@ -85,7 +85,7 @@ class Stage:
     failed_again: list[int] = field(default_factory=list)  # with a fingerprint that was redriven
     failed_otherwise: list[int] = field(default_factory=list)
     unfinished: list[int] = field(default_factory=list)
-    stopped: str = ""  # why nothing more should be tried
+    stopped: str = ""  # the reason to stop
 
 
 @dataclass
@@ -109,12 +109,12 @@ class RedriveResult(Stage):
             return f"No dead job matches.{unwanted}"
         parts = [f"{counted(self.done, 'job')} done"]
         if self.failed_otherwise:
-            parts.append(f"{len(self.failed_otherwise)} dead for another reason ({_numbers(self.failed_otherwise)})")
+            parts.append(f"{len(self.failed_otherwise)} dead for another reason ({_ids(self.failed_otherwise)})")
         said = ", ".join(parts) + "." + unwanted
         return f"Stopped: {self.stopped} {said} {self.left:,} left as they were." if self.stopped else said
 
 
-RunStage = Callable[[int, list[int], int], Awaitable[Stage]]  # its number from 1 on, its jobs, how many come behind it
+RunStage = Callable[[int, list[int], int], Awaitable[Stage]]  # its number from 1 on, its jobs, how many come after it
 
 
 async def redrive(
@@ -154,7 +154,7 @@ async def redrives_of(session: Session, keys: Iterable[str]) -> list[Record]:
 
 
 async def run_stages(plan: RedrivePlan, run: RunStage) -> RedriveResult:
-    """One after the other, until one says that nothing more should be tried."""
+    """Run the stages one after the other, until one stops the redrive."""
     result = RedriveResult(refused=plan.refused)
     for number, (stage, left) in enumerate(plan.stages(), 1):
         result.add(await run(number, stage, left), left)
@@ -168,7 +168,7 @@ def describe_stage(stage: list[int], left: int) -> str:
 
 
 async def plan_redrive(database: Database, selection: Selection, *, force: bool = False) -> RedrivePlan:
-    """Choose what to try; refuses single children without a living parent, and what has failed in the code that still runs."""
+    """Select the jobs; refuse single children without a live parent, and failures in code that still runs."""
     rows = await _find(database, selection)
     refused = await _find_unwanted(database, [row["id"] for row in rows])
     if refused and selection.ids:
@@ -181,15 +181,15 @@ async def plan_redrive(database: Database, selection: Selection, *, force: bool 
 
 
 async def try_stage(tx: Session, plan: RedrivePlan, stage: list[int]) -> None:
-    """dead -> ready, once: what was tried since the plan was made has had its chance, and whoever comes back leaves it so."""
+    """dead -> ready, once: a job that was retried since the selection is left as it is, also when the redrive is repeated."""
     rows = await sql.untried_of(tx, ids=stage, attempts=[plan.attempts[number] for number in stage])
     await make_ready(tx, [row["id"] for row in rows])
 
 
 async def discard(database: Database, selection: Selection, reason: str) -> list[int]:
-    """Give dead jobs up; the reason is kept with them in the history. The numbers of those that were dead."""
+    """Discard dead jobs; the reason is kept with them in the history. The ids of those that were dead."""
     if not reason.strip():
-        raise BadJob("A discard needs a reason: it is all that the history will say about it.")
+        raise BadJob("A discard needs a reason: the history keeps it.")
     ids = [row["id"] for row in await _find(database, selection)]
     discarded: list[int] = []
     for start in range(0, len(ids), BATCH):
@@ -206,46 +206,46 @@ def _sizes() -> Iterator[int]:
 
 
 async def _find(database: Database, selection: Selection) -> list[Any]:
-    """Their numbers, fingerprints and attempts, oldest first."""
+    """Their ids, fingerprints and attempts, oldest first."""
     return await database.pool.repeat(
         sql.dead_ids, ids=list(selection.ids), fingerprint=selection.fingerprint, kind=selection.kind, most=MOST
     )
 
 
 async def _find_unwanted(database: Database, ids: list[int]) -> list[int]:
-    """Children of parents that are over: nobody would see their results."""
-    alive = await database.pool.repeat(parents_alive, ids)
+    """Children of parents that are over: their results are not needed."""
+    alive = await database.pool.repeat(lambda session: parents_alive(session, ids))
     return sorted(child for child, parent_alive in alive.items() if not parent_alive)
 
 
 def _describe_unwanted(ids: list[int]) -> str:
     are = "is a child of a job that is" if len(ids) == 1 else "are children of jobs that are"
     return (
-        f"Refused: {_numbers(ids)} {are} over, so the result would reach nobody. Enqueue the parent anew, or give up with "
+        f"Refused: {_ids(ids)} {are} over, so the result would not be used. Enqueue the parent again, or run "
         "`penstock dead discard`."
     )
 
 
 async def _refuse_concurrent(database: Database, selection: Selection) -> None:
-    """Two of them would take each other's failures for their own."""
-    holders = await database.pool.repeat(holders_of, [selection.key])
+    """Refuse a second redrive: two of them would count each other's failures as their own."""
+    holders = await database.pool.repeat(lambda session: holders_of(session, [selection.key]))
     for job in holders.values():
-        raise BadJob(f"Job {job} redrives them already: `penstock why {job}` says how far it is.")
+        raise BadJob(f"Job {job} redrives them already: `penstock why {job}` shows its progress.")
 
 
 async def _refuse_unchanged(database: Database, ids: list[int]) -> None:
-    """Nothing is refused if the failure's code is unknown, or no worker serves the kind."""
-    rows = await database.pool.repeat(sql.codes_of_dead, ids=ids)
+    """Refuse a redrive into unchanged code; not if the failure's code is unknown, or no worker serves the kind."""
+    rows = await database.pool.repeat(lambda session: sql.codes_of_dead(session, ids=ids))
     if rows and all(row["failed_in"] and row["served_by"] == [row["failed_in"]] for row in rows):
         codes = sorted({row["failed_in"] for row in rows})
         raise NothingChanged(
             f"Nothing has changed since the failure: the workers still run the same code and settings ({listed(codes)}). "
-            "Mend the cause and restart them, or add --force."
+            "Fix the cause and restart the workers, or use --force."
         )
 
 
 async def make_ready(tx: Session, ids: list[int]) -> set[int]:
-    """dead -> ready, in the caller's transaction; the numbers of those that were dead.
+    """dead -> ready, in the caller's transaction; the ids of those that were dead.
 
     With their dead descendants: a parent whose children stay dead would die of them again.
     """
@@ -282,7 +282,7 @@ async def watch_stage(
             result.unfinished = sorted(pending)
             result.stopped = (
                 f"{counted(len(pending), 'job')} did not end within {span(patience)}; "
-                f"`penstock why {result.unfinished[0]}` says why."
+                f"`penstock why {result.unfinished[0]}` shows why."
             )
         else:
             await asyncio.sleep(next(pauses, POLL_AFTER[-1]))
@@ -304,9 +304,9 @@ async def _check_ended(database: Database, ids: list[int], known: set[str], resu
             continue
         ended.add(row["id"])
     if result.failed_again:
-        result.stopped = f"the same failure has returned ({_numbers(result.failed_again)})."
+        result.stopped = f"the same failure has returned ({_ids(result.failed_again)})."
     return ended
 
 
-def _numbers(ids: list[int]) -> str:
-    return f"job {listed([str(number) for number in ids])}"
+def _ids(ids: list[int]) -> str:
+    return f"job {listed([str(job_id) for job_id in ids])}"

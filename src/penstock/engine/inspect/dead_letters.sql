@@ -26,15 +26,15 @@ where job.state = 'dead'
 order by job.id limit :most
 
 -- name: redrive_jobs
--- dead -> ready, with a fresh budget. The attempt number goes on: it never shrinks. One that took its worker with it stays a
--- quarantined: if it does that again, nobody else shall be in the way.
+-- dead -> ready, with a fresh budget. The attempt number goes on: it never shrinks. One whose worker died with it stays
+-- quarantined: if that happens again, no other job is affected.
 update penstock.jobs
 set state = 'ready', failures = 0, deaths = 0, quarantined = (error ->> 'class' = 'Poison'), cancelling = false, fingerprint = null, error = null
 where id = any (:ids::bigint[]) and state = 'dead'
 returning id, lane, fanout
 
 -- name: untried_of
--- Those that are dead as they were when the redrive was planned: a larger attempt is another chance that was had already.
+-- Those that are dead as they were when the redrive was planned: a larger attempt was retried meanwhile.
 select job.id from unnest(:ids::bigint[], :attempts::int[]) as planned(id, attempt)
 join penstock.jobs as job on job.id = planned.id and job.attempt = planned.attempt and job.state = 'dead'
 
@@ -47,7 +47,7 @@ left join penstock.jobs as live on live.id = wanted.id
 left join lateral (select outcome from penstock.job_history where id = wanted.id limit 1) as past on true
 
 -- name: dead_ids
--- What a redrive or a discard goes through. Not the errors: there may be many, with long tracebacks.
+-- The jobs that a redrive or a discard processes. Not the errors: there may be many, with long tracebacks.
 select job.id, job.fingerprint, job.attempt
 from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
 where job.state = 'dead'
@@ -68,7 +68,7 @@ from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
 where job.id = any (:ids::bigint[]) and job.state = 'dead'
 
 -- name: discard_dead
--- dead -> discarded (history), with the reason beside the failure.
+-- dead -> discarded (history), with the reason next to the failure.
 with ended as (
   delete from penstock.jobs where id = any (:ids::bigint[]) and state = 'dead' returning *
 ),

@@ -1,7 +1,7 @@
 """Explanations: why a job is where it is, as a sentence for a person, one word for a program, and the evidence.
 
-The gates come from engine/gates.sql, which the claim obeys, too: jobs that are called open or behind here are those that some
-live worker's claim would take (tests/engine/test_explain.py shows it). Measured durations are in queries.py.
+The gates come from engine/gates.sql, which the claim obeys, too: jobs that are `open` or `behind` here are those that the claim
+of a live worker would take (tests/engine/test_explain.py shows it). Measured durations are in queries.py.
 """
 
 import json
@@ -73,7 +73,9 @@ async def explain_job(session: Session, job_id: int, *, pace: DurationEstimate |
     past = await find_job(session, job_id)
     if past is not None:
         return _explanation(past, past["state"], _explain_past(past))
-    return Explanation("", f"There is no job {job_id}, neither alive nor in the history.", "", "not found", "not found")
+    return Explanation(
+        "", f"Job {job_id} does not exist, neither alive nor in the history.", "", "not found", "not found"
+    )
 
 
 def _explanation(facts: Facts, because: str, predicate: str) -> Explanation:
@@ -97,7 +99,7 @@ async def _read_facts(session: Session, job_id: int) -> dict[str, Any] | None:
 
 
 async def _measure(session: Session, facts: dict[str, Any], pace: DurationEstimate | None) -> None:
-    """Adds how long it takes, as far as its sentence tells it."""
+    """Add the estimated durations that its sentence needs."""
     facts |= {"pace": pace, "mean": None, "rivals": None, "schema": ""}
     if facts["state"] == "running" and pace is None:
         facts["pace"], facts["mean"] = await read_estimate(session, facts["queue"], facts["kind"])
@@ -159,7 +161,7 @@ def _explain_waiting(row: Facts) -> tuple[str, str]:
             f"{row['children_at_once']} run at once, and {row['children_unfinished']:,} have not ended."
         )
     if row["children"] is None:
-        return "waiting", "waits for children of which nobody knows:"
+        return "waiting", "is waiting for children, but no fan-out row exists."
     ended = row["children"] - row["children_unfinished"]
     dead = f", {row['children_dead']:,} of them dead" if row["children_dead"] else ""
     return "waiting", (
@@ -174,13 +176,17 @@ def _explain_dead(row: Facts) -> tuple[str, str]:
 
 
 def _explain_running(row: Facts) -> tuple[str, str]:
-    worker = row["owner"] or f"number {row['worker_id']}"
+    worker = row["owner"] or str(row["worker_id"])
     if row["owner_gone_at"] is not None or row["owner"] is None or row["owner_silent"]:
         since = row["owner_gone_at"] or row["owner_heartbeat_at"] or row["claimed_at"]
         others = row["workers"] - (1 if row["owner"] is not None and row["owner_gone_at"] is None else 0)
-        rescue = "it will be rescued within seconds" if others else "it will be rescued as soon as another worker runs"
+        rescue = (
+            "another worker takes it over within seconds"
+            if others
+            else "it is taken over as soon as another worker runs"
+        )
         return "lost", (
-            f"was running when its worker {worker} was lost ({utc_relative(since, row['now'])}): {rescue}, and then runs again."
+            f"was running when its worker {worker} was lost ({utc_relative(since, row['now'])}): {rescue}, and it runs again."
         )
     since = utc_relative(row["claimed_at"], row["now"])
     doing = (
@@ -188,7 +194,7 @@ def _explain_running(row: Facts) -> tuple[str, str]:
         f"the worker's last heartbeat was {span(row['now'] - row['owner_heartbeat_at'])} ago"
     )
     if row["cancelling"]:
-        return "cancelling", f"is being cancelled: its worker is told with the next heartbeat. It runs {doing}."
+        return "cancelling", f"is being cancelled: its worker stops it at the next heartbeat. It runs {doing}."
     if row["now"] - row["owner_heartbeat_at"] > row["owner_lease"] / 2:
         return "silent", (
             f"runs {doing}, of a lease of {span(row['owner_lease'])}: its event loop is blocked by a handler, its machine "
@@ -217,13 +223,13 @@ def _explain_later(row: Facts) -> tuple[str, str]:
     if row["run_at"] > row["now"]:
         return because, f"{said}."
     if not row["workers"]:
-        return because, f"{said}, but there is no worker:"
+        return because, f"{said}, but no worker is running:"
     return because, f"{said}: it is due, and the next heartbeat of any worker makes it ready."
 
 
 def _explain_pause(row: Facts) -> str:
     return (
-        f"the {row['paused_what'].replace('_', ' ')} {row['paused_name']} is paused since "
+        f"the {row['paused_what'].replace('_', ' ')} {row['paused_name']} has been paused since "
         f"{utc_relative(row['paused_since'], row['now'])} "
         f"({row['paused_reason']}):"
     )
@@ -249,14 +255,14 @@ def _explain_ready(row: Facts) -> tuple[str, str]:
 
 
 def _explain_start(row: Facts) -> str:
-    """When it may begin, and what would make that earlier."""
+    """The estimated start, and what would make it earlier."""
     if row["rivals"] is None:
         return ""
     start = _start_of(row)
     if start is None or start < timedelta(seconds=1):
         return ""
     about = span(start)
-    # Beyond the bound nobody has counted: it is this long at least.
+    # Jobs beyond the bound are not counted: it is this long at least.
     when = f"not before {about} from now" if row["ahead_in_lane"] > COUNTED_TO else f"in about {about}"
     return f": it should start {when}, and earlier with another worker"
 
@@ -276,7 +282,7 @@ def _explain_shut(row: Facts) -> str:
             else f"the next probe is at {utc_relative(row['breaker_rests_till'], row['now'])}"
         )
         since = utc_relative(row["breaker_opened_at"], row["now"])
-        return f"{name}: its breaker is open since {since}, because {row['breaker_reason'].rstrip('.')}; {probe}"
+        return f"{name}: its breaker has been open since {since}, because {row['breaker_reason'].rstrip('.')}; {probe}"
     parts = json.loads(row["permits_of"] or "[]")
     used = sum(part["used"] for part in parts)
     users = ", ".join(f"{part['worker']}: {part['used']}" for part in parts)
@@ -286,7 +292,7 @@ def _explain_shut(row: Facts) -> str:
     if row["shut"] == "permits in use":
         limits = ", ".join(str(part["concurrency"]) for part in parts)
         few = f"more concurrent calls are not allowed yet (concurrency limit {limits})"
-    return f"{name}: {used} of {row['permits']} permits are in use ({users or 'by nobody'}), and {few}"
+    return f"{name}: {used} of {row['permits']} permits are in use ({users or 'by no worker'}), and {few}"
 
 
 def _explain_busy(row: Facts) -> str:
@@ -299,7 +305,7 @@ def _explain_busy(row: Facts) -> str:
 def _explain_silence(row: Facts) -> str:
     if row["silent_workers"] < row["open_workers"]:
         return ""
-    return ", but none of them has beaten within its lease"
+    return ", but none of them has sent a heartbeat within its lease"
 
 
 def _explain_quarantined(row: Facts) -> tuple[str, str]:
@@ -349,16 +355,16 @@ def advise(because: str, job: Facts, worker: str = APPLICATION) -> str:
     match because:
         case "dead":
             redrive, discard = (f"penstock dead {verb} {job['id']}" for verb in ("redrive", "discard"))
-            return f"When the cause is mended: `{redrive}`. To give it up: `{discard} --reason …`."
+            return f"Fix the cause, then run `{redrive}`. To discard it: `{discard} --reason …`."
         case "silent":
-            return "If it stays silent, others take the job over; `penstock doctor` names the process."
+            return "If it stays silent, another worker takes the job over; `penstock doctor` names the process."
         case "waiting" if "children" not in job:
-            return "`penstock invariants` says what is wrong."
+            return "Run `penstock invariants`."
         case "backoff" | "scheduled":
             start = f"start one with {worker}." if job["run_at"] <= job["now"] and not job["workers"] else ""
             return joined(start, f"Then it will wait because {_explain_pause(job)} {resume}" if resume else "")
         case "breaker":
-            return f"When the cause is mended: `penstock limits close {shlex.quote(job['limit_name'])}`."
+            return f"When the cause is fixed: `penstock limits close {shlex.quote(job['limit_name'])}`."
     advice: dict[str, str] = {
         "paused": resume,
         "schema": job.get("schema", ""),
@@ -403,7 +409,7 @@ def _fleet_lines(job: Facts) -> Iterator[str]:
         yield f"{counted(job['ahead_in_lane'], 'job')} ahead in its lane{others}"
     if job.get("limit_name"):
         used = [f"{part['worker']} {part['used']} of {part['granted']}" for part in job.get("permits_of") or ()]
-        yield f"limit {job['limit_name']}: {counted(job['permits'], 'permit')}; {listed(used) or 'nobody has any'}"
+        yield f"limit {job['limit_name']}: {counted(job['permits'], 'permit')}; {listed(used) or 'no worker has any'}"
     if job.get("last_server"):
         left = f"{job.get('last_server_left_why', 'left')} at {utc(job['last_server_left_at'])}"
         yield f"last served by {job['last_server']}, {left}"

@@ -1,6 +1,6 @@
 -- name: explain_job
--- What `why` tells of any live job. Short, for it is planned anew on each connection: what only a job that could run needs is
--- in explain_gates.
+-- What `why` shows of any live job. Short, because it is planned again on each connection: what only a job that could run
+-- needs is in explain_gates.
 select
   job.id, job.lane, lane.queue, lane.kind, lane.fairness_key, job.state::text as state, job.priority, job.attempt, job.failures, job.quarantined,
   job.deaths, job.cancelling, job.claimed_at, job.run_at, job.enqueued_at, job.progress, job.error, job.fingerprint,
@@ -16,7 +16,7 @@ left join penstock.workers as owner on owner.id = job.worker_id
 where job.id = :id
 
 -- name: explain_children
--- Of a job that waits: the children that it waits for, or the sisters among which it waits for its turn. And its state, as below.
+-- Of a job that waits: the children that it waits for, or the siblings among which it waits for its turn. And its state, as below.
 select job.state::text as state, job.attempt, fanout.parent, fanout.name as map, fanout.total as children, fanout.unfinished as children_unfinished,
   fanout.at_once as children_at_once, coalesce(job.fanout = job.waits_for, false) as held,
   (select count(*) from penstock.jobs as child where child.fanout = job.waits_for and child.state = 'dead') as children_dead
@@ -25,7 +25,7 @@ where job.id = :id
 
 -- name: explain_gates
 -- Why a job that could run is not claimed, from the same predicates that the claim obeys; and its state, which may have changed
--- since the last look.
+-- since the last query.
 with
   job as (
     select job.*, lane.queue, lane.kind, lane.fairness_key
@@ -56,7 +56,7 @@ with
       coalesce(sum(running) filter (where verdict = 'open'), 0) as open_running
     from gates
   ),
-  shut as (  -- the limit that keeps the job waiting: closed for all who serve it, or all permits of the others are in use
+  shut as (  -- the limit that keeps the job waiting: closed for all workers that serve it, or all permits of the others are in use
     select limit_name, verdict
     from (
       select shut_by as limit_name, verdict from gates

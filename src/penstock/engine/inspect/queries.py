@@ -34,7 +34,7 @@ MOST_AHEAD = 50  # that are counted in each of them
 
 @dataclass(frozen=True)
 class JobFilter:
-    """Which live jobs; None is any."""
+    """A filter of live jobs; None is any."""
 
     state: str | None = None
     kind: str | None = None
@@ -49,14 +49,14 @@ class JobFilter:
 
 @dataclass(frozen=True)
 class JobPage:
-    """A page; `next` is the number after which to go on, None at the end."""
+    """A page; `next` is the id after which the next one begins, None at the end."""
 
     jobs: Sequence[Record]
     next: int | None
 
 
 async def list_jobs(session: Session, wanted: JobFilter, *, after: int = 0, most: int = 50) -> JobPage:
-    """The live jobs after a number; by keyset, the caller passes the `next` of the page before."""
+    """The jobs after an id, without dead ones unless they are asked for; by keyset, the caller passes the `next` of a page."""
     values: dict[str, Any] = {"after": after, "most": most + 1, **wanted.lanes}
     if wanted.state is not None:
         rows = await getattr(sql, f"few_{wanted.state}")(session, bound=FEW + 1, **values)
@@ -141,7 +141,7 @@ class DurationEstimate:
     like: str = "jobs of its kind"
 
     def predict(self, elapsed: timedelta) -> str:
-        """When a job that has run so long should end."""
+        """The estimated end of a job that has run so long."""
         if elapsed <= self.usual:
             return f"it should end in about {span(self.usual - elapsed)}, as {self.like} take {span(self.usual)}"
         if elapsed <= self.long:
@@ -180,13 +180,13 @@ async def read_rivals(session: Session, *, queue: str, lane: int, priority: int)
 
 
 def jobs_before(ahead: int, rivals: Sequence[int]) -> int:
-    """Lanes take turns: while those ahead in its own lane go, each other lane gives as many, as far as it has them."""
+    """The jobs that start before it: for each job ahead in its own lane, each other lane starts one, if it has any."""
     turns = ahead + 1
     return ahead + sum(turns if ready >= MOST_AHEAD else min(ready, turns) for ready in rivals)
 
 
 def expected_start(before: int, *, mean: timedelta | None, slots: int, running: int) -> timedelta | None:
-    """About when so many jobs have begun; None where nothing was measured."""
+    """The estimated time until so many jobs have begun; None where nothing was measured."""
     if running + before < slots:
         return timedelta(0)
     return None if mean is None or not slots else mean * (before + 1) / slots

@@ -1,10 +1,10 @@
 -- name: shown
--- What a list tells of a job.
+-- What a list shows of a job.
 job.id, lane.queue, lane.kind, lane.fairness_key, job.state::text as state, job.priority, job.attempt, job.failures,
 job.run_at, job.enqueued_at, job.worker_id, job.progress, job.error ->> 'message' as error
 
 -- name: wanted
--- Whether a job is in a lane that the caller wants to see. Below an "or" it stays a look into a table of their numbers: a join
+-- Whether a job is in a lane that the caller wants to see. Below an "or" it stays a lookup in a table of their ids: a join
 -- would cost the order.
 (:any_lane::boolean or lane in (
   select id from penstock.lanes
@@ -13,13 +13,13 @@ job.run_at, job.enqueued_at, job.worker_id, job.progress, job.error ->> 'message
 ))
 
 -- name: walk_jobs
--- All states, or one that many are in: by number, through a bounded number of jobs. The join comes last, so that the walk ends
+-- All live jobs, or a state that many are in: by id, through a bounded number of jobs. The join comes last, so that the walk ends
 -- with the last job of the page.
 select
   -- include: queries.sql shown
 from (
   select * from (select * from penstock.jobs where id > :after order by id limit :window::int) as near
-  where (:state::text is null or state = :state::text::penstock.job_state) and
+  where case when :state::text is null then state <> 'dead' else state = :state::text::penstock.job_state end and
     -- include: queries.sql wanted
   order by id limit :most::int
 ) as job
@@ -161,7 +161,7 @@ select count(*) from penstock.workers where gone_at is null and heartbeat_at + l
 
 -- name: served_waits
 -- The age of the oldest ready job that was never tried, for each kind that a live worker may take. The same walk, with a few
--- looks into each lane instead of a count.
+-- probes of each lane instead of a count.
 with recursive
   -- include: ../gates.sql walked
   ,
@@ -186,7 +186,7 @@ group by admission.queue, admission.kind
 order by 3 desc
 
 -- name: recent_jobs
--- The last jobs that ended, by their numbers, for which the history has an index; not by the time, for which it has none. How
+-- The last jobs that ended, by their ids, for which the history has an index; not by the time, for which it has none. How
 -- long each took from its first claim on, with the waits for its children and without those after failures.
 recent as materialized (
   select id, lane, args, extract(epoch from finished_at - (attempts[1]).started_at)::float as seconds

@@ -4,8 +4,8 @@
        ▲                             ▲ └────────── it fails: a longer rest ──────────┘
        └─────────────────────────────┼──────────── it succeeds ──────────────────────┘
 
-The row in `penstock.limits` is the breaker of the fleet. `Breaker` is what a worker knows of it, and what it has to tell:
-`news` is told with the next heartbeat and forgotten when that was acknowledged (exchange.py).
+The row in `penstock.limits` is the breaker of the fleet. `Breaker` is one worker's copy of it, with what it has to report:
+`news` goes out with the next heartbeat and is cleared when that was acknowledged (exchange.py).
 """
 
 import asyncio
@@ -30,13 +30,13 @@ REASON_MAX = 300
 
 
 class Signal(Enum):
-    """The state of the other side, as the end of a call shows it."""
+    """The state of the dependency, as the end of a call shows it."""
 
     SUCCESS = "success"
     REFUSED = "refused"  # alive, but asks for patience
     TIMEOUT = "timeout"  # overload and failure alike
     FAILURE = "failure"
-    NOTHING = "nothing"  # our own affair
+    NOTHING = "nothing"  # our own error
 
 
 class News(Enum):
@@ -66,7 +66,7 @@ def read_signal(error: BaseException | None) -> Signal:
             return Signal.REFUSED
         case TimeoutError() | CallTimedOut():
             return Signal.TIMEOUT
-        case DatabaseTrouble() | DatabaseUnreachable():  # ours, and not the other side
+        case DatabaseTrouble() | DatabaseUnreachable():  # ours, not the dependency
             return Signal.NOTHING
     return Signal.FAILURE if isinstance(error, Exception) else Signal.NOTHING
 
@@ -114,14 +114,14 @@ class Breaker:
         elif signal in (Signal.FAILURE, Signal.TIMEOUT):
             self.failures += 1
             if self.failures >= self.after:
-                self.opened, self.rests_till = True, inf  # until the fleet's row says how long
+                self.opened, self.rests_till = True, inf  # until the fleet's row has the end of the rest
                 self.news, self.reason = News.TRIPPED, reason[:REASON_MAX]
 
     def _judge_probe(self, signal: Signal, reason: str) -> None:
         if self.probe is not Probe.TAKEN:  # it was lost meanwhile
             return
         match signal:
-            case Signal.SUCCESS | Signal.REFUSED:  # whoever asks for patience is there
+            case Signal.SUCCESS | Signal.REFUSED:  # a dependency that asks for patience is available
                 self.probe, self.news = Probe.NONE, News.PROBE_SUCCEEDED
             case Signal.FAILURE | Signal.TIMEOUT:
                 self.probe, self.news, self.reason = Probe.NONE, News.PROBE_FAILED, reason[:REASON_MAX]
@@ -130,7 +130,7 @@ class Breaker:
                 self.probe = Probe.FREE
 
     def see(self, told: News | None, *, opened: bool, rests_for: float, reason: str, mine: bool, now: float) -> bool:
-        """Take over what the fleet's row says since it was told `told`; True when the breaker has opened or closed."""
+        """Apply the fleet's row, which has received `told`; True when the breaker has opened or closed."""
         if self.news is not told:  # something has happened meanwhile, which the row does not know yet
             return False
         changed = opened != self.opened or told is not None

@@ -26,7 +26,7 @@ PERMITS_MAX = 1_000_000
 
 @dataclass(frozen=True)
 class Limit:
-    """A dependency that bears only so many calls at once."""
+    """A dependency that can handle only so many calls at once."""
 
     name: str
     permits: int
@@ -36,16 +36,18 @@ class Limit:
     def __post_init__(self) -> None:
         check_name("limit", self.name)
         if not is_count(self.permits) or self.permits > PERMITS_MAX:
-            raise BadJob(f"The limit {self.name} has {self.permits!r} permits: use a whole number from 1 on.")
+            raise BadJob(f"The limit {self.name} has {self.permits!r} permits: use an integer of at least 1.")
         if not is_count(self.breaker_after):
-            raise BadJob(f"breaker_after of the limit {self.name} is {self.breaker_after!r}: use a number from 1 on.")
+            raise BadJob(
+                f"breaker_after of the limit {self.name} is {self.breaker_after!r}: use an integer of at least 1."
+            )
 
 
 class Limits(dict[str, Limit]):
     """The limits of one application, by name."""
 
     def declare(self, limit: Limit) -> Limit:
-        """Once more with the same numbers is fine: two modules may need the same service."""
+        """Declare a limit. Again with the same numbers is fine: two modules may need the same service."""
         before = self.setdefault(limit.name, limit)
         if before != limit:
             raise BadJob(
@@ -55,7 +57,7 @@ class Limits(dict[str, Limit]):
         return before
 
     def check(self, kinds: Kinds) -> None:
-        """Every name in a kind's `uses` is declared, and its amount can be had."""
+        """Check that every limit in a kind's `uses` is declared and has enough permits."""
         for kind in kinds.values():
             for name, amount in kind.uses.items():
                 if name not in self:
@@ -71,7 +73,7 @@ class Limits(dict[str, Limit]):
 
 @dataclass(frozen=True)
 class LimitState:
-    """A dependency that bears only so many calls at once, and its breaker."""
+    """A dependency that can handle only so many calls at once, and its breaker."""
 
     name: str
     permits: int
@@ -89,7 +91,7 @@ class LimitState:
     used: int
     granted: int
     waiting: int
-    concurrency: Annotated[float, Field(description="Calls that the workers dare to have at once.")]
+    concurrency: Annotated[float, Field(description="Calls that the workers currently allow at once (adaptive).")]
     breaker: Literal["closed", "open", "probing"]
 
     @property
@@ -107,22 +109,22 @@ class LimitState:
 
 
 async def choose_permits(session: Session, name: str, permits: int) -> None:
-    """For the whole fleet, from now on, whatever workers declare; until `unchoose_permits`."""
+    """Set the permits for the whole fleet, whatever workers declare, until `unchoose_permits`."""
     if not is_count(permits) or permits > PERMITS_MAX:
-        raise BadJob(f"The limit {name} cannot have {permits!r} permits: use a whole number from 1 on.")
+        raise BadJob(f"The limit {name} cannot have {permits!r} permits: use an integer of at least 1.")
     needed = await sql.largest_use.value(session, name=name)
     if permits < needed:
         raise BadJob(f"A job needs {needed} permits of {name} at once: with {permits} it could never run.")
     try:
         known = await sql.choose_permits.first(session, name=name, permits=permits)
     except asyncpg.UndefinedColumnError:
-        raise BadJob("The schema has no place for permits by hand yet: run `penstock db migrate` first.") from None
+        raise BadJob("The schema cannot store permits set by hand yet: run `penstock db migrate` first.") from None
     if known is None:
-        raise BadJob(f"There is no limit {name}: `penstock limits` lists them.")
+        raise BadJob(f"There is no limit {name}: `penstock limits list` lists them.")
 
 
 async def unchoose_permits(session: Session, name: str) -> bool:
-    """What workers declare counts again, when the next one joins; False if nobody had chosen."""
+    """Return to what workers declare, when the next one joins; False if nothing was set."""
     return await sql.unchoose_permits.first(session, name=name) is not None
 
 

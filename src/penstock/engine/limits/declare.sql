@@ -17,7 +17,7 @@ left join penstock.workers as prober on prober.id = bound.probe_by
 order by bound.name
 
 -- name: choose_permits
--- By a person, in place of what workers declare; the workers hear of it with their next heartbeats.
+-- By a person, in place of what workers declare; the workers read it with their next heartbeats.
 update penstock.limits set permits = :permits::int, chosen = :permits::int where name = :name returning name
 
 -- name: unchoose_permits

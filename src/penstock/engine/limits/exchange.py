@@ -1,7 +1,7 @@
 """The exchange of permits: a worker's part of the fleet-wide limits.
 
 The sum of what all live workers were granted is never more than a limit's permits. The heartbeat's thread exchanges permits
-in one short transaction (`Limiters.exchange`): it locks the limits, sees what the others have, and takes a fair
+in one short transaction (`Limiters.exchange`): it locks the limits, reads what the others have, and takes a fair
 part of what is left. Two rules make it safe. *Giving back*: the cap is lowered first, so that nothing above it is taken any
 more, and what is then written is the larger of the cap and what is still in use. *Growing*: the cap is raised only after
 the commit was acknowledged. Whatever answer is lost, the cap is the smaller of both. What a worker does within its cap is
@@ -36,11 +36,11 @@ PROBE_PATIENCE = timedelta(seconds=5)  # to begin the call; while it is under wa
 
 
 def share_out(permits: int, demands: Sequence[Demand], turn: int) -> dict[int, int]:
-    """How many permits each worker should have: equal parts, and what one does not need is for those who wait.
+    """The permits that each worker should have: equal parts, and what one does not need goes to workers that wait.
 
-    In whole bundles of what one caller needs, for a worker with less could not begin. Somebody who waits could use all of
-    them, all_tenants else what it uses and one to begin with. With fewer bundles than workers, who uses nothing keeps nothing,
-    and the bundles go round, so that nobody starves.
+    In whole bundles of what one caller needs, because a worker with less could not begin. A worker that waits could use all of
+    them, any other what it uses and one to begin with. With fewer bundles than workers, a worker that uses none keeps none,
+    and the bundles rotate, so that none starves.
     """
     unit = max(demand.need for demand in demands)
     bundles = permits // unit
@@ -49,7 +49,7 @@ def share_out(permits: int, demands: Sequence[Demand], turn: int) -> dict[int, i
         demand.worker_id: bundles if demand.waiting else max(first, -(-demand.used // unit)) for demand in demands
     }
     shares, left = _fill(bundles, wanted, turn)
-    if left:  # everybody has what it wants: the rest is shared, too, so that the next call need not wait
+    if left:  # each has what it wants: the rest is divided, too, so that the next call need not wait
         shares = {worker: share + left // len(shares) for worker, share in shares.items()}
     permitted = {worker: unit * share for worker, share in shares.items()}
     permitted[max(permitted, key=lambda worker: (wanted[worker], permitted[worker]))] += permits % unit
@@ -57,7 +57,7 @@ def share_out(permits: int, demands: Sequence[Demand], turn: int) -> dict[int, i
 
 
 def _fill(bundles: int, wanted: dict[int, int], turn: int) -> tuple[dict[int, int], int]:
-    """Equal parts, but to nobody more than it wants; and what is left then."""
+    """Equal parts, but to none more than it wants; and the rest."""
     shares = dict.fromkeys(wanted, 0)
     while unmet := sorted(worker for worker in wanted if shares[worker] < wanted[worker]):
         each = bundles // len(unmet)
@@ -114,7 +114,7 @@ class Limiters:
         kinds, names, amounts = ([need[place] for need in needs] for place in range(3))
         for limiter in self._by_name.values():
             limiter.rejoin()
-        async with session.transaction():  # nobody sees a kind without what it needs
+        async with session.transaction():  # no other transaction sees a kind without what it needs
             if self._by_name:
                 permits = [limiter.limit.permits for limiter in self._by_name.values()]
                 await sql.declare_limits.run(session, names=list(self._by_name), permits=permits)
@@ -123,7 +123,7 @@ class Limiters:
                 await sql.declare_uses.run(session, kinds=kinds, names=names, amounts=amounts)
 
     def obey(self, hurry: Callable[[], None]) -> None:
-        """From now on this wakes the heartbeat; not more often than it does some good."""
+        """Set the callback that wakes the heartbeat, called at most as often as it helps."""
         due = 0.0
 
         def hurry_soon() -> None:
@@ -171,17 +171,17 @@ class Limiters:
         return permits
 
     def give_back(self, permits: Iterable[Permit]) -> None:
-        """They were not needed."""
+        """Return permits that were not needed."""
         for permit in permits:
             self._by_name[permit.limit].give_back(permit, NOTHING_SAID, unused=True)
 
     def keep(self, job: tuple[int, int], permits: list[Permit]) -> None:
-        """The job, in this attempt, was claimed with these."""
+        """Assign permits to the attempt that was claimed with them."""
         if self._held.setdefault(job, permits) is not permits:  # claimed twice: a crashed server forgot the first time
             self.give_back(permits)
 
     def end(self, job: Job, ending: Ending = NOTHING_SAID, began: float = 0.0) -> None:
-        """The job has ended or was given back."""
+        """Return the permits of a job that has ended or was requeued."""
         if not self._held:
             return
         for permit in self._held.pop((job.id, job.attempt), ()):
@@ -189,12 +189,12 @@ class Limiters:
             self._by_name[permit.limit].give_back(permit, ending)
 
     def excuses(self, job: Job, *names: str) -> bool:
-        """Whether a job that has just failed is not to blame, but the other side of these limits, or of those of its kind."""
+        """Whether a failure was caused by the dependency of these limits, or of those of its kind, and not by the job."""
         told = [self._by_name[name].excuses(job.id) for name in names or self._uses.get(job.kind, ())]
         return bool(told) and all(told)
 
     def note_short(self, kinds: Iterable[str]) -> None:
-        """The last look found ready jobs of these kinds which could not be claimed for lack of permits."""
+        """Note kinds with ready jobs that could not be claimed for lack of permits."""
         short = {name for kind in kinds for name in self._uses.get(kind, ())}
         for name, limiter in self._by_name.items():
             if (name in short) and not limiter.short:
@@ -204,7 +204,7 @@ class Limiters:
     # -- the heartbeat's thread -----------------------------------------------------------------------------------
 
     async def exchange(self, session: Session) -> float:
-        """Tell what we use and want, take a fair part of what is left; the seconds until the next time, at most."""
+        """Report what we use and want, take a fair part of what is left; the seconds until the next exchange, at most."""
         if not self._by_name:
             return inf
         try:
@@ -253,7 +253,7 @@ class Limiters:
         return any(room), STARVING if starving else inf
 
     async def _update_breaker(self, session: Session, row: Record, news: News | None, demand: Demand) -> Record:
-        """Under the lock on its row: what happened here, and whether the probe is ours. The row as it is then."""
+        """Under the lock on its row: report what happened here, and take the probe if it is free. The row as it is then."""
         name, limiter, me = row["name"], self._by_name[row["name"]], self._worker_id
         mine = row["probed"] and row["probe_by"] == me
         if (news is News.TRIPPED and not row["opened"]) or (news is News.PROBE_FAILED and mine):
@@ -291,7 +291,7 @@ async def sweep_allotments(session: Session) -> None:
 
 
 async def close_breaker(session: Session, name: str) -> bool:
-    """Let calls through again, and wake who waits; False if it was not open."""
+    """Close the breaker and wake the workers that wait; False if it was not open."""
     return await sql.close_breaker.first(session, name=name) is not None
 
 
@@ -327,7 +327,7 @@ class Reservation:
     def one_of_each(self) -> list[str]:
         """Permits for one job, of whatever kind it will be; the kinds for which there are none.
 
-        Kinds that need the same have them together: with a level of 1 the first would always leave nothing for the others.
+        Kinds that need the same share them: with a concurrency of 1 the first would always leave nothing for the others.
         """
         closed: list[str] = []
         first: dict[frozenset[tuple[str, int]], str] = {}
@@ -340,6 +340,6 @@ class Reservation:
         return closed
 
     def keep(self, kind: str, job_id: int, attempt: int) -> None:
-        """This job was claimed."""
+        """Note that this job was claimed."""
         if self._limiters is not None and (kept := self._permits.get(self._alike.get(kind, kind))):
             self._limiters.keep((job_id, attempt), kept.pop())

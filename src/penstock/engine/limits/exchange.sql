@@ -1,8 +1,8 @@
--- Permits are allotted under a lock on the limit's row: who has it sees what the others have, and takes only what is left.
+-- Permits are allotted under a lock on the limit's row: its holder sees what the others have, and takes only what is left.
 
 -- name: declare_limits
--- The number of the one who joined last counts from then on, unless a person has chosen one. Sorted, so that two of them do not
--- wait in a circle. (A schema without the column `chosen` may be met, too.)
+-- The permits of the worker that joined last count from then on, unless a person has chosen some. Sorted, so that two of them do
+-- not wait in a circle. (A schema without the column `chosen` may be met, too.)
 insert into penstock.limits (name, permits)
 select name, permits from unnest(:names::text[], :permits::int[]) as declared(name, permits) order by name
 on conflict (name) do update set permits = excluded.permits
@@ -62,7 +62,7 @@ where name = :name
 update penstock.limits set probe_by = :worker_id, probe_till = penstock.now() + :patience where name = :name
 
 -- name: close_breaker
--- open or half open -> closed: who waits for it is woken. No row: it was not open.
+-- open or half open -> closed: workers that wait for it are woken. No row: it was not open.
 with closed as (
   update penstock.limits
   set opened_at = null, rests_till = null, reason = null, probe_by = null, probe_till = null, trips = 0, failures = 0

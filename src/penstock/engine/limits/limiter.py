@@ -25,9 +25,9 @@ from penstock.errors import BadJob, RateLimited, Resting
 from penstock.telemetry import mask
 from penstock.text import span, storable
 
-REMEMBERED = 0.85  # of the concurrency at which it was too much
+REMEMBERED = 0.85  # of the concurrency that was too high
 POOL_BUSY, POOL_CALM = 0.8, 0.5  # use of the connection pool
-PATIENCE = 5.0  # seconds that a caller waits for the other side; for longer, its job goes and comes back
+PATIENCE = 5.0  # seconds that a caller waits for the dependency; for longer rests, its job is rescheduled
 FAILED_MAX = 10_000  # jobs whose last failure is remembered
 
 
@@ -40,7 +40,7 @@ class AdaptiveLimit:
     halved_at: float = -inf
 
     def succeed(self, began: float, amount: int = 1, *, in_use: bool, most: int, pool_use: float) -> None:
-        """A call went well. A concurrency that is not used says nothing about a higher one."""
+        """Count a call that went well; it is evidence for more only if all of the concurrency was in use."""
         if not in_use or pool_use > POOL_CALM or self.value >= most:
             return
         if self.value < self.threshold:
@@ -49,7 +49,7 @@ class AdaptiveLimit:
             self.value = min(self.value + amount / self.value, most)
 
     def shrink(self, began: float, now: float, most: int) -> None:
-        """Too much: once for all calls that were under way."""
+        """Lower the concurrency, once for all calls that were under way."""
         if began < self.halved_at:
             return
         value = min(self.value, max(most, 1))
@@ -58,12 +58,12 @@ class AdaptiveLimit:
         self.halved_at = now
 
     def feel_pool(self, use: float, now: float, most: int) -> None:
-        """Our own database is a dependency, too; checked with each heartbeat."""
+        """Lower the concurrency while our own connection pool is full; called with each heartbeat."""
         if use > POOL_BUSY:
             self.shrink(now, now, most)
 
     def restart(self, now: float) -> None:
-        """After an outage, as in the beginning: from 1, for what a server bears when it comes back is not known."""
+        """Start again from 1 after an outage: how much load a server can take when it comes back is not known."""
         self.value, self.threshold, self.halved_at = 1.0, inf, now
 
 
@@ -82,7 +82,7 @@ class Waiter:
 
 
 class Ending(NamedTuple):
-    """The end of a call, as evidence of how the other side is."""
+    """The end of a call, as evidence for the state of the dependency."""
 
     signal: Signal
     reason: str = ""
@@ -120,10 +120,10 @@ class Limiter:
         self._need = need
         self._pool_use = pool_use
         self._written = 0  # granted, as the table has it
-        self._rests_till = -inf  # the other side asked for patience
+        self._rests_till = -inf  # the dependency asked for patience
         self._comes_back_at = -inf
         self._answered = 0  # calls that went well
-        self._failed: dict[int, int] = {}  # jobs, and how many those were when one of them found nobody there
+        self._failed: dict[int, int] = {}  # by job: how many calls had gone well when it found the dependency away
         self._queue: deque[Waiter] = deque()
         self._lock = threading.Lock()
 
@@ -132,7 +132,7 @@ class Limiter:
     async def take(self, amount: int) -> Permit:
         """Wait for a permit, first come, first served."""
         if not is_count(amount) or amount > self.permits:
-            raise BadJob(f"{amount!r} permits of {self.limit.name} cannot be had: use 1 to {self.permits}.")
+            raise BadJob(f"Invalid number of permits of {self.limit.name}, {amount!r}: use 1 to {self.permits}.")
         now = time.monotonic()
         with self._lock:
             if (refusal := self._refusal(now)) is not None:
@@ -162,7 +162,7 @@ class Limiter:
             return not self._queue and self._fits(amount, time.monotonic())
 
     def give_back(self, permit: Permit, ending: Ending, *, unused: bool = False) -> None:
-        """The call is over, and this is what it says about the other side."""
+        """End a call, with what it shows about the dependency."""
         now = time.monotonic()
         signal, reason, rest = ending
         with self._lock:
@@ -178,12 +178,12 @@ class Limiter:
             self._rests_till = max(self._rests_till, now + rest)
             self.breaker.note(signal, permit.began, reason, probing=permit.probing)
             tell = self.breaker.news is not None or self._written > max(self.cap, self.used)
-        if tell:  # somebody waits for what we do not use any more
+        if tell:  # another worker waits for what we do not use any more
             self.hurry()
         self.serve(silent=unused)  # the claim knows what it has not needed; woken by it, it would never rest
 
     def excuses(self, job_id: int) -> bool:
-        """A job has found nobody there; whether nobody was answered either since it did so last."""
+        """Note that a job found the dependency away; True if it has answered no call since that job's last failure."""
         with self._lock:
             before = self._failed.pop(job_id, self._answered)
             self._failed[job_id] = self._answered
@@ -192,7 +192,7 @@ class Limiter:
             return before == self._answered
 
     def serve(self, *, silent: bool = False) -> None:
-        """Give permits to those who wait, or tell them not to; and wake the claim, if it waits for one."""
+        """Give permits to waiting callers, or refuse them; and wake the claim, if it waits for one."""
         now = time.monotonic()
         with self._lock:
             for waiter in self._queue:
@@ -212,7 +212,7 @@ class Limiter:
     def _fits(self, amount: int, now: float) -> bool:
         if now < self._rests_till or not self.breaker.lets_through() or self.used + amount > self.cap:
             return False
-        # One caller may always: with a level of 1, one that needs two would wait for ever.
+        # One caller always may: with a concurrency of 1, one that needs two would wait for ever.
         return self.used == 0 or self.breaker.opened or self.used + amount <= self.adaptive.value
 
     def _hand_out(self, amount: int, now: float) -> Permit:
@@ -220,7 +220,7 @@ class Limiter:
         return Permit(self.limit.name, amount, now, probing=self.breaker.begin_call())
 
     def _refusal(self, now: float) -> Resting | None:
-        """For callers who would wait long, in a slot that others could use."""
+        """The error for callers that would wait long, in a slot that others could use."""
         if self.breaker.rests(now):
             rest, why = self.breaker.rests_till - now, f"its breaker is open: {self.breaker.reason}"
         elif (rest := self._rests_till - now) > PATIENCE:
@@ -241,7 +241,7 @@ class Limiter:
             self.serve()
 
     def _come_back(self) -> None:
-        """When the rest that the other side asked for is over, somebody has to look."""
+        """Serve the queue again when the rest that the dependency asked for is over."""
         rest = self._rests_till - time.monotonic()
         if rest > 0 and self._comes_back_at != self._rests_till and (self._queue or self.short):
             self._comes_back_at = self._rests_till
@@ -290,7 +290,7 @@ class Limiter:
 
 
 def read_end(error: BaseException, stop: StopReason | None = None) -> Ending:
-    """Read an exception that leaves a call. A handler that was stopped because it took too long waited for somebody."""
+    """Read an exception that leaves a call. A handler that was stopped because it took too long waited for the dependency."""
     if stop in TOO_LONG and isinstance(error, asyncio.CancelledError):
         return Ending(Signal.TIMEOUT, f"a handler has {stop.value}")
     signal, text = read_signal(error), f"{type(error).__name__}: {error}"

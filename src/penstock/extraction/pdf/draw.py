@@ -1,15 +1,18 @@
 """Draws pages of a PDF, or decodes those of an image, for the OCR and (task "draw") for a screen.
 
-A drawing is never larger than the OCR needs or the limits allow. For a screen it is narrowed, and sent as PNG or JPEG.
+A drawing is never larger than the OCR needs or the limits allow. For a screen it is narrowed, and sent as PNG or JPEG. A
+passage of the page's own text can be marked in it; of a scan only the text is known, not where it stands.
 """
 
+import ctypes
 import io
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any, BinaryIO
 
-from PIL import Image
+from PIL import Image, ImageChops
 
 from penstock.errors import Corrupt, Unsupported
 from penstock.extraction.identify import PDF
@@ -25,18 +28,20 @@ STRIP = 3  # times as long as wide
 NARROWEST = 16  # pixels of a drawing for a screen
 LARGE = 2**20  # bytes of a PNG: a larger one is a photograph, which is smaller as JPEG
 QUALITY = 85
+MARK = (255, 232, 130)  # the colour behind a passage: ink stays black
+UNPRINTED = re.compile(r"[\s\-\ufffe]+")  # what reading may have added to the words of a page, or taken from them
 
 Draw = Callable[[int], Image.Image]
 
 
 @contextmanager
-def open_pages(file: BinaryIO, media_type: str, pixels: int) -> Iterator[Draw]:
-    """Yield a function that draws the page of a number, or raises `Unreadable`."""
+def open_pages(file: BinaryIO, media_type: str, pixels: int, passage: str = "") -> Iterator[Draw]:
+    """Yield a function that draws the page of a number, or raises `Unreadable`. Of a PDF, it marks the passage."""
     if media_type == PDF:
         from penstock.extraction.pdf.file import open_pdf
 
         with open_pdf(file) as document:
-            yield lambda number: _draw_pdf_page(document, number, pixels)
+            yield lambda number: _draw_pdf_page(document, number, pixels, passage)
         return
     with open_image(file, media_type, pixels) as image:
         if getattr(image, "n_frames", 1) == 1:
@@ -50,7 +55,7 @@ def _fresh_frame(file: BinaryIO, media_type: str, number: int, pixels: int) -> I
         return draw_frame(image, number, pixels, LONGEST)
 
 
-def _draw_pdf_page(document: Any, number: int, pixels: int) -> Image.Image:
+def _draw_pdf_page(document: Any, number: int, pixels: int, passage: str) -> Image.Image:
     from pypdfium2 import PdfiumError  # type: ignore[import-untyped]
 
     try:
@@ -59,11 +64,52 @@ def _draw_pdf_page(document: Any, number: int, pixels: int) -> Image.Image:
             scale = drawing_scale(width, height, pixels)
             with closing(page.render(scale=scale, rev_byteorder=True, prefer_bgrx=False)) as bitmap:
                 drawn: Image.Image = bitmap.to_pil().convert("RGB")
-                return drawn
+            for box in _find_passage(page, passage, drawn.size) if passage else ():
+                part = drawn.crop(box)
+                drawn.paste(ImageChops.multiply(part, Image.new("RGB", part.size, MARK)), box)
+            return drawn
     except (PdfiumError, IndexError, MemoryError, ValueError, OverflowError) as error:
         raise Corrupt(
             f"This page cannot be drawn: {' '.join(str(error).split())[:200] or type(error).__name__}."
         ) from error
+
+
+def _find_passage(page: Any, passage: str, size: tuple[int, int]) -> Iterator[tuple[int, int, int, int]]:
+    """The boxes of a passage in the drawing, line by line; none if the page does not have these words in this order."""
+    from penstock.extraction.pdf.text import order, read_lines
+
+    with closing(page.get_textpage()) as text:
+        lines = order(read_lines(text))
+    words = UNPRINTED.sub("", passage)
+    printed = [UNPRINTED.sub("", line.text) for line in lines]
+    begins = "".join(printed).find(words) if words else -1
+    if begins < 0:
+        return
+    ends = begins + len(words)
+    at = 0
+    for line, letters in zip(lines, printed, strict=True):
+        first, last = max(begins - at, 0), min(ends - at, len(letters))
+        at += len(letters)
+        if first >= last:
+            continue
+        wide = (line.right - line.left) / len(letters)  # of a letter, nearly: a mark need not be exact
+        left, right = line.left + wide * first, line.left + wide * last
+        box = _in_drawing(page, size, (left, line.base - 0.25 * line.size), (right, line.base + 0.85 * line.size))
+        if box[0] < box[2] and box[1] < box[3]:
+            yield box
+
+
+def _in_drawing(page: Any, size: tuple[int, int], *corners: tuple[float, float]) -> tuple[int, int, int, int]:
+    """A box of the page, which may be turned or cropped, in pixels of its drawing."""
+    from pypdfium2 import raw
+
+    across, down = [], []
+    for x, y in corners:
+        column, row = ctypes.c_int(), ctypes.c_int()
+        raw.FPDF_PageToDevice(page.raw, 0, 0, *size, 0, x, y, column, row)
+        across.append(min(max(column.value, 0), size[0]))
+        down.append(min(max(row.value, 0), size[1]))
+    return min(across), min(down), max(across), max(down)
 
 
 def drawing_scale(width: float, height: float, pixels: int) -> float:
@@ -113,7 +159,8 @@ def draw(file: BinaryIO, arguments: dict[str, Any], reply: Reply) -> dict[str, A
     if media_type == PDF:
         refuse_bombs(file, number)
     file.seek(0)
-    with open_pages(file, media_type, arguments["limits"]["pixels"]) as draw_page:
+    passage = str(arguments.get("passage", ""))
+    with open_pages(file, media_type, arguments["limits"]["pixels"], passage) as draw_page:
         image = _narrowed(draw_page(number), int(arguments.get("width", 1000)))
     content, kind = _encoded(image)
     name = "page.png" if kind == "image/png" else "page.jpg"

@@ -29,7 +29,20 @@ from penstock.engine.inspect import dead_by_cause, waiting_lanes
 from penstock.engine.limits import list_limits
 from penstock.operations.doctor import engine
 from penstock.operations.doctor.disk import LEAST_FREE, examine_blobs, examine_disks
-from penstock.operations.doctor.external import examine_facts, examine_llms, examine_sources
+from penstock.operations.doctor.engine import (
+    examine_fleet,
+    examine_lost,
+    examine_pools,
+    examine_reported_notifications,
+    examine_unserved,
+)
+from penstock.operations.doctor.external import (
+    examine_facts,
+    examine_llms,
+    examine_sources,
+    examine_unserved_sources,
+    is_source_lane,
+)
 from penstock.operations.doctor.finding import Finding
 from penstock.operations.doctor.integrity import examine_documents, examine_invariants
 from penstock.operations.doctor.server import DEAD_ROWS, LONG_AFTER, MANY_ROWS, examine_server
@@ -94,11 +107,12 @@ async def _examine_engine(session: Session, old_after: timedelta) -> list[Findin
     limits = await list_limits(session)
     return [
         *await _examine_guard(session),
-        *engine.examine_fleet(workers),
-        *await engine.examine_lost(session),
-        *engine.examine_pools(workers),
-        *engine.examine_reported_notifications(workers),
-        *engine.examine_unserved(lanes),
+        *examine_fleet(workers),
+        *await examine_lost(session),
+        *examine_pools(workers),
+        *examine_reported_notifications(workers),
+        *examine_unserved([lane for lane in lanes if not is_source_lane(lane)]),
+        *examine_unserved_sources(lanes, workers),
         *await examine_llms(session, lanes, workers),
         *engine.examine_age(lanes, workers, old_after),
         *engine.examine_dead(await dead_by_cause(session, 20)),

@@ -183,7 +183,7 @@ def examine_declared(schedules: list[ScheduleState]) -> Iterator[Finding]:
                 f"{name} is retired since {utc_relative(schedule.retired_at, schedule.now)}: no worker has declared it for "
                 "long, and it does not fire. If it is not wanted any more, remove it."
             )
-            yield Finding("schedule-retired", said, f"penstock schedule remove {command}", evidence, note=True)
+            yield Finding("schedule-retired", said, f"penstock schedules remove {command}", evidence, note=True)
         elif schedule.paused_at is not None:
             said = f"{name} has been paused since {utc_relative(schedule.paused_at, schedule.now)}: it does not fire."
-            yield Finding("schedule-paused", said, f"penstock schedule resume {command}", evidence)
+            yield Finding("schedule-paused", said, f"penstock schedules resume {command}", evidence)

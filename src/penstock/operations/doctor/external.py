@@ -9,7 +9,7 @@ import shlex
 from asyncpg import Record
 
 from penstock.database import Session, statements
-from penstock.documents import COUNTED_TO, tell_source
+from penstock.documents import COUNTED_TO, message_kind, tell_source
 from penstock.engine import WorkerState
 from penstock.engine.inspect import WaitingLane
 from penstock.operations.doctor.finding import Finding
@@ -20,6 +20,7 @@ from penstock.text import counted
 sql = statements(__file__)
 
 WORKER = "penstock worker"
+MESSAGES = message_kind("")  # how the kinds of jobs of all sources begin
 NAMES = {"trouble": "source-trouble", "late": "source-late", "full": "source-full"}
 
 
@@ -45,6 +46,30 @@ def _examine_unread(settings: Settings, known: dict[str, Record]) -> list[Findin
     return [
         Finding("source-late", f"The source {name} was never read: no worker runs it.", WORKER, {"name": name})
         for name in unread
+    ]
+
+
+def is_source_lane(lane: WaitingLane) -> bool:
+    """Whether its jobs are messages of a source of the settings."""
+    return lane.kind.startswith(MESSAGES)
+
+
+def examine_unserved_sources(lanes: list[WaitingLane], workers: list[WorkerState]) -> list[Finding]:
+    """Messages that wait because no running worker has their source in its settings; they are not charged for it."""
+    waiting: dict[str, int] = {}
+    for lane in lanes:
+        if workers and is_source_lane(lane) and not (lane.open or lane.paused or lane.shut):
+            name = lane.kind.removeprefix(MESSAGES)
+            waiting[name] = waiting.get(name, 0) + lane.ready
+    return [
+        Finding(
+            "source-unserved",
+            f"No running worker has the source {name} in its settings: {counted(count, 'message')} "
+            f"{'waits' if count == 1 else 'wait'}. Add [sources.{name}] to the settings of a worker and restart it:",
+            WORKER,
+            {"source": name, "messages": count},
+        )
+        for name, count in sorted(waiting.items())
     ]
 
 

@@ -61,7 +61,7 @@ def _examine_stale_invariants(rows: list[Record]) -> Iterator[Finding]:
     if rows:
         said = f"Nobody has looked at {counted(len(rows), 'invariant')} for {span(rows[0]['silent_for'])}."
         evidence = {"checks": [row["name"] for row in rows], "seconds": rows[0]["silent_for"].total_seconds()}
-        yield Finding("invariants-stale", said, "penstock schedule run check-invariants", evidence)
+        yield Finding("invariants-stale", said, "penstock schedules run check-invariants", evidence)
 
 
 def _examine_open(rows: list[Record]) -> Iterator[Finding]:
@@ -80,7 +80,7 @@ def _examine_stale_checks(rows: list[Record]) -> Iterator[Finding]:
         names = [row["name"] for row in rows]
         said = f"{counted(len(rows), 'check')} of documents ({listed(names)}) did not look for {span(longest)}."
         evidence = {"checks": names, "seconds": longest.total_seconds()}
-        yield Finding("checks-stale", said, "penstock schedule run check-documents", evidence)
+        yield Finding("checks-stale", said, "penstock schedules run check-documents", evidence)
 
 
 def _examine_repaired(rows: list[Record]) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """Classification of the pages of a packet into parts, by rules and, if configured, by a hook.
 
 A hook is a function of the user's that weighs each label of each page. It gets the pages and the labels, and returns for each
-page a mapping from label to a log-weight, which is added to that of the rules: 0 is no opinion, 2.3 makes a label ten times
+page a mapping from label to a log-weight, which is added to that of the rules: 0 means no opinion, 2.3 makes a label ten times
 as likely. Its answer is checked. Without a hook the same pages and rules give the same parts.
 """
 
@@ -25,9 +25,7 @@ def load_hook(place: str) -> Hook:
     """Import `module:function`."""
     module_name, _, function = place.partition(":")
     if not module_name or not function.isidentifier():
-        raise BadSetting(
-            f"The hook {place!r} is no place in a program. Write it as module:function, such as my.model:weigh."
-        )
+        raise BadSetting(f"The hook {place!r} is not a function: write it as module:function, such as my.model:weigh.")
     try:
         module = import_module(module_name)
     except Exception as error:
@@ -66,7 +64,7 @@ def _row(page: PacketPage, weights: object, labels: Sequence[str]) -> list[float
         if label not in labels:
             raise Permanent(f"{where} the label {label!r}, which the rules do not have. They have {', '.join(labels)}.")
         if not _is_weight(weight):
-            raise Permanent(f"{where} {weight!r} for {label}. A weight must be a finite number; 0 is no opinion.")
+            raise Permanent(f"{where} {weight!r} for {label}. A weight must be a finite number; 0 means no opinion.")
     return [max(-FAR, min(FAR, float(weights.get(label, 0)))) for label in labels]
 
 

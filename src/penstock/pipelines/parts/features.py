@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from penstock.pipelines.parts.fuzzy import mend, plain
+from penstock.pipelines.parts.fuzzy import plain, repair
 
 SIGNS = 4_000  # at each end of a page
 LINES = 40  # at each end of a page
@@ -47,7 +47,7 @@ class Part:
 class PageLine:
     """A line that has something on it."""
 
-    text: str  # plain and mended
+    text: str  # plain and repaired
     raw: str  # as it was, for patterns with accents
     tokens: tuple[str, ...]
     words: int
@@ -85,7 +85,7 @@ class PageFeatures:
 
     @cached_property
     def number(self) -> PageNumber | None:
-        """What the page says of its own number, at its edges."""
+        """The page number at the edges of the page."""
         edges = [line.text for place, line in enumerate(self.lines) if self.is_in(place, "edges")]
         for text in reversed(edges):
             if (found := OF.search(text)) and 1 <= int(found[1]) <= int(found[2]):
@@ -147,7 +147,7 @@ def _lines(text: str) -> list[PageLine]:
 
 
 def _line(raw: str, above: PageLine | None) -> PageLine:
-    text = mend(plain(raw))[:LINE]
+    text = repair(plain(raw))[:LINE]
     tokens = tuple(TOKEN.findall(text))
     words = sum(token[0].isalnum() for token in tokens)
     small = sum(map(str.islower, text)) / max(1, sum(map(str.isalpha, text)))

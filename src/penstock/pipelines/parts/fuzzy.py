@@ -1,6 +1,6 @@
 """Words as OCR leaves them: `P A R T`, `PARTA`, `C0VER`, `Transrnittal`, `Antagen`.
 
-`mend` repairs a line as a whole. A `Lexicon` holds the words that rules ask for, and finds those that a word on a page may
+`repair` corrects a line as a whole. A `Lexicon` holds the words that rules ask for, and finds those that a word on a page may
 have been: signs that look alike count as the same, and long words may differ by one or two letters.
 """
 
@@ -26,7 +26,7 @@ def plain(text: str) -> str:
     return " ".join("".join(sign for sign in apart if not unicodedata.combining(sign)).split())
 
 
-def mend(line: str) -> str:
+def repair(line: str) -> str:
     """Spaced letters become a word; digits inside of words become the letters that they look like."""
     line = SPACED.sub(lambda found: found[0].replace(" ", ""), line)
     return " ".join(map(_mended, line.split()))

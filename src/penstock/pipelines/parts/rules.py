@@ -31,12 +31,12 @@ BUILT_IN = Path(__file__).with_name("rules.toml")
 def compile_pattern(text: str, name: str) -> re.Pattern[str]:
     """Compile it, ignoring case; `name` begins the sentence when it cannot be used."""
     if len(text) > LONGEST:
-        raise BadSetting(f"{name}: the pattern is longer than {LONGEST:,} signs. Divide it into several rules.")
+        raise BadSetting(f"{name}: the pattern is longer than {LONGEST:,} characters. Divide it into several rules.")
     try:
         ways = _ways(_parser.parse(text, re.IGNORECASE))
         compiled = re.compile(text, re.IGNORECASE)
     except (re.error, OverflowError, RecursionError) as error:
-        raise BadSetting(f"{name}: the pattern {text!r} is no regular expression: {error}. Correct it.") from error
+        raise BadSetting(f"{name}: the pattern {text!r} is not a regular expression: {error}. Correct it.") from error
     if ways > MOST_WAYS:
         raise BadSetting(
             f"{name}: the pattern {text!r} can be tried in too many ways on one line, which could take hours. "

@@ -98,7 +98,7 @@ def _fits(rule: Rule, view: PageView) -> float:
 
 
 def _is_there(page: PageFeatures, place: int, rule: Rule) -> bool:
-    """A field of a form is no title: `Passport number: …`."""
+    """A field of a form is not a title: `Passport number: …`."""
     return page.is_in(place, rule.where) and not (rule.where == "title" and page.lines[place].field)
 
 

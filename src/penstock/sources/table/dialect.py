@@ -61,7 +61,7 @@ def parse_address(url: str, port: int) -> DatabaseAddress:
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """One by which rows are numbered or ordered."""
+    """A column by which rows are identified or ordered."""
 
     name: str
     kind: str  # number, time, text; or what it is instead, which cannot be compared exactly
@@ -96,7 +96,7 @@ class Connection(Protocol):
         """Write, in one transaction."""
 
     def drop(self) -> None:
-        """Close it at once, without a word to the server."""
+        """Close it at once, without notice to the server."""
 
     async def close(self) -> None: ...
 

@@ -71,15 +71,15 @@ class MsSql:
             "42S02": f"In {self.where}: {said}. Correct the source's table.",
             "42S22": f"In {self.where}: {said}. Correct the source's columns, id, order_by or mark_…, or the table.",
             "08001": f"SQL Server at {self.where} cannot be reached: start it, or correct the source's url.",
-            "08S01": f"SQL Server at {self.where} has cut the connection: it is tried again.",
+            "08S01": f"SQL Server at {self.where} has cut the connection: the source is retried.",
             "IM002": "The ODBC driver is missing: install Microsoft's msodbcsql18, or name yours by ?driver= in the url.",
         }
         if isinstance(error, TimeoutError):
             return (
-                f"SQL Server at {self.where} did not answer in {CALL:.0f} s: look at its load, and whether the columns id "
+                f"SQL Server at {self.where} did not answer in {CALL:.0f} s: check its load, and whether the columns id "
                 "and order_by have an index."
             )
-        return sentences.get(state, f"SQL Server at {self.where} says: {said}.")
+        return sentences.get(state, f"SQL Server at {self.where} answers: {said}.")
 
 
 class MsSqlConnection:
@@ -129,7 +129,7 @@ class MsSqlConnection:
         return not self._driver.closed
 
     def drop(self) -> None:
-        """Closing waits for the thread of the driver, for which nobody waits."""
+        """Closing waits for the thread of the driver, in the background."""
         task = asyncio.ensure_future(self._driver.close())
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
 

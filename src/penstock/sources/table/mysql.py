@@ -74,27 +74,27 @@ class MySql:
             1044: f"The user of the source's url may not use the database at {self.where}: grant it select.",
             1045: f"MySQL at {self.where} refuses the user or its password: correct the source's url.",
             1698: f"MySQL at {self.where} refuses the user or its password: correct the source's url.",
-            1049: f"There is no such database at {self.where}: correct the source's url.",
+            1049: f"The database {self.where} does not exist: correct the source's url.",
             1054: f"In {self.where}: {said}. Correct the source's columns, id, order_by or mark_…, or the table.",
             1142: f"In {self.where}: {said}. Grant the user of the source's url select, and update for marking.",
             1143: f"In {self.where}: {said}. Grant the user of the source's url select, and update for marking.",
             1146: f"In {self.where}: {said}. Correct the source's table.",
-            1053: f"MySQL at {self.where} is stopping: it is tried again.",
+            1053: f"MySQL at {self.where} is stopping: the source is retried.",
         }
         if number in sentences:
             return sentences[number]
         if isinstance(error, TimeoutError):
             return (
-                f"MySQL at {self.where} did not answer in {CALL:.0f} s: look at its load, and whether the columns id and "
+                f"MySQL at {self.where} did not answer in {CALL:.0f} s: check its load, and whether the columns id and "
                 "order_by have an index."
             )
         if isinstance(error, OSError | EOFError) or number in {2003, 2006, 2013, 2055}:
             return f"MySQL at {self.where} cannot be reached ({said}): start it, or correct the source's url."
-        return f"MySQL at {self.where} says: {said}."
+        return f"MySQL at {self.where} answers: {said}."
 
 
 def _said(error: Exception) -> tuple[int, str]:
-    """The number and the words of a driver's error."""
+    """The code and the text of a driver's error."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     words = str(error.args[1]) if len(error.args) > 1 else str(error)
     return number, (words or type(error).__name__).strip().rstrip(".").partition("\n")[0]
@@ -165,7 +165,7 @@ class MySqlConnection:
 def _bind(query: TableQuery) -> tuple[str, list[Any]]:
     text, values, columns = expand(query, lambda _number, _column: "%s")
     pairs = zip(values, columns, strict=True)
-    # A number beside a text would be compared as floats, in which large ones are the same.
+    # A number next to a text would be compared as floats, in which large ones are the same.
     return text, [Decimal(value) if value and column and column.kind == "number" else value for value, column in pairs]
 
 

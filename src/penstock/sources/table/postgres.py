@@ -59,7 +59,7 @@ class Postgres:
             case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
                 return f"{self.name} at {self.where} refuses the user or its password: correct the source's url."
             case asyncpg.InvalidCatalogNameError():
-                return f"There is no such database at {self.where}: correct the source's url."
+                return f"The database {self.where} does not exist: correct the source's url."
             case asyncpg.UndefinedTableError() | asyncpg.InvalidSchemaNameError():
                 return (
                     f"In {self.where}, {_reason(error)}: correct the source's table, and write it as the database does."
@@ -71,15 +71,15 @@ class Postgres:
             case asyncpg.TooManyConnectionsError():
                 return f"{self.name} at {self.where} has no connection left: raise its max_connections."
             case asyncpg.CannotConnectNowError() | asyncpg.AdminShutdownError() | asyncpg.CrashShutdownError():
-                return f"{self.name} at {self.where} is starting or stopping: it is tried again."
+                return f"{self.name} at {self.where} is starting or stopping: the source is retried."
             case TimeoutError():
                 return (
-                    f"{self.name} at {self.where} did not answer in {CALL:.0f} s: look at its load, and whether the columns "
+                    f"{self.name} at {self.where} did not answer in {CALL:.0f} s: check its load, and whether the columns "
                     "id and order_by have an index."
                 )
             case asyncpg.InvalidTextRepresentationError() | asyncpg.DataError():
                 return (
-                    f"In {self.where}, a value cannot be used: {_reason(error)}. Look at the columns id, order_by and mark_… "
+                    f"In {self.where}, a value cannot be used: {_reason(error)}. Check the columns id, order_by and mark_… "
                     "of the source's table."
                 )
             case (
@@ -88,7 +88,7 @@ class Postgres:
                 return (
                     f"{self.name} at {self.where} cannot be reached ({_reason(error)}): start it, or correct the url."
                 )
-        return f"{self.name} at {self.where} says: {_reason(error)}."
+        return f"{self.name} at {self.where} answers: {_reason(error)}."
 
 
 def _reason(error: Exception) -> str:

@@ -24,7 +24,7 @@ REASON_MAX = 1000  # characters of a reason that is written to a column
 
 
 def parse_json(text: str) -> Any:
-    """What a text says as JSON; the text itself if it does not."""
+    """A text parsed as JSON; the text itself if it is not JSON."""
     try:
         return json.loads(text, parse_float=_float)
     except (ValueError, RecursionError):
@@ -59,7 +59,7 @@ def to_json(value: Any) -> Any:  # noqa: PLR0911  one for each type
 def to_message(
     row: Mapping[str, Any], *, leave_out: Collection[str], json_columns: Collection[str], largest: int
 ) -> tuple[SourceMessage, int]:
-    """The message of a row, and its bytes; one that nobody can use says why."""
+    """The message of a row, and its bytes; one that cannot be used has the reason."""
     number = str(row[NUMBER])
     payload = {
         name: parse_json(value) if name in json_columns and isinstance(value, str) else to_json(value)
@@ -71,7 +71,7 @@ def to_message(
     except BadValue as error:
         return SourceMessage(number, {"id": number[:200]}, poison=str(error)), 200
     if size > largest:
-        reason = f"The row has {size:,} bytes as JSON, and largest of its source allows {largest:,}."
+        reason = f"The row has {size:,} bytes as JSON, more than {largest:,} (largest of its source): raise the limit."
         return SourceMessage(number, {"id": number[:200]}, poison=reason), size
     return SourceMessage(number, payload), size
 
@@ -84,7 +84,7 @@ class RowKey(NamedTuple):
 
 
 class Queries:
-    """What is asked of a table whose key columns have these types."""
+    """The queries of a table whose key columns have these types."""
 
     def __init__(self, dialect: Dialect, chosen: SourceSettings, id_column: KeyColumn, order: KeyColumn) -> None:
         self._dialect = dialect
@@ -114,11 +114,11 @@ class Queries:
     # -- in the order of what is new ----------------------------------------------------------------------------------
 
     def newer(self, after: RowKey | None, most: int) -> TableQuery:
-        """Whole rows behind a key; from the first one on if there is none."""
+        """Whole rows after a key; from the first one on if there is none."""
         return self._query(f"{self._whole} where {self._present()}{self._after(after)} {self._sorted(most)}", after)
 
     def again(self, low: RowKey, upto: RowKey, after: RowKey | None, most: int) -> TableQuery:
-        """Keys from a bit below `low` to `upto`, behind `after`: rows that were committed late are among them."""
+        """Keys from a bit below `low` to `upto`, after `after`: rows that were committed late are among them."""
         by = self._chosen.overlap_time if self.order.kind == "time" else self._chosen.overlap
         least = self._dialect.earlier(":low", self.order, by)
         values = {"low": low.order, "top": upto.order, "topid": upto.id}
@@ -131,10 +131,10 @@ class Queries:
         ending = f"order by {self._order} desc, {self._id} desc" if not self._is_id else f"order by {self._id} desc"
         return self._query(f"{text} {ending} {self._dialect.first(most)}", None, {"top": upto.order, "topid": upto.id})
 
-    # -- by number ----------------------------------------------------------------------------------------------------
+    # -- by id --------------------------------------------------------------------------------------------------------
 
     def page(self, after: str | None, most: int) -> TableQuery:
-        """Numbers behind one, of all rows."""
+        """Ids after one, of all rows."""
         behind = "" if after is None else f" and {self._id} > :id"
         text = f"select {self._dialect.text_of(self._id)} as {NUMBER} {self._from} where {self._id} is not null"
         return self._query(
@@ -144,7 +144,7 @@ class Queries:
         )
 
     def whole(self, ids: Sequence[str], upto: RowKey | None) -> TableQuery:
-        """Whole rows by their numbers, without those behind a key, which `newer` is going to read."""
+        """Whole rows by their ids, without those after a key, which `newer` is going to read."""
         text = f"{self._whole} where {self._id} in :ids"
         if upto is None:
             return self._query(text, None, {"ids": ids})
@@ -152,11 +152,11 @@ class Queries:
         return self._query(f"{text} and ({known})", None, {"ids": ids, "top": upto.order, "topid": upto.id})
 
     def unnumbered(self) -> TableQuery:
-        """How many rows have no number."""
+        """How many rows have no id."""
         return TableQuery(f"select count(*) {self._from} where {self._id} is null")
 
     def marks(self, outcomes: Sequence[MessageOutcome]) -> list[TableQuery]:
-        """Tell the rows what became of them; all with the same outcome at once."""
+        """Write outcomes to the rows; all rows with the same outcome at once."""
         alike: dict[tuple[str, str], list[str]] = {}
         for outcome in outcomes:
             alike.setdefault((outcome.status, outcome.reason[:REASON_MAX]), []).append(outcome.message_id)
@@ -236,7 +236,7 @@ class TableConnection:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[tuple[Connection, Queries]]:
-        """The connection, and the statements for the table as it is now; `Trouble` for what is not of ours."""
+        """The connection, and the statements for the table as it is now; `Trouble` for errors of the other database."""
         try:
             if self._opened is not None and not self._opened[0].is_open:
                 self._opened = None
@@ -265,7 +265,7 @@ class TableConnection:
             self._opened = None
 
     async def close(self) -> None:
-        """Say goodbye; a server that does not listen is left alone."""
+        """Close the connection; without waiting for a server that does not answer."""
         if self._opened is not None:
             with suppress(Exception):
                 await self._opened[0].close()

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.documents import Position, SourceMessage
 from penstock.errors import BadSetting
-from penstock.sources.source import MessageOutcome, SourceContext, poll_forever
+from penstock.sources.source import MessageOutcome, SourceCheck, SourceContext, poll_forever, summarise
 from penstock.sources.table.dialect import Connection, TableQuery, choose_dialect
 from penstock.sources.table.queries import NUMBER, ORDER, RowKey, TableConnection, order_name, to_message
 from penstock.telemetry import log
@@ -47,14 +47,14 @@ class Reader:
         self._leave_out = frozenset(self._names_left_out())
 
     def _names_left_out(self) -> list[str]:
-        """What marking changes is no content: a mark would be a new version, which is marked again, for ever."""
+        """Columns that marking changes are not content: a mark would be a new version, which is marked again, for ever."""
         names = [NUMBER, ORDER, self._chosen.mark_status or "", self._chosen.mark_error or ""]
         if not self._chosen.column_names("columns") and self._chosen.order_by not in {None, self._chosen.id}:
             names.append(self._chosen.order_by or "")
         return names
 
     def key_of(self, position: Position) -> RowKey | None:
-        """Where to go on; from the beginning if it was read by another column before, or one of another type."""
+        """The last key that was read; None if it was read by another column before, or one of another type."""
         kept = position.value
         if not isinstance(kept, dict) or kept.get("by") != self._by:
             return None
@@ -71,7 +71,7 @@ class Reader:
             return await self._read(connection, queries.newer(self.key_of(position), self._chosen.batch))
 
     async def overlap(self, low: RowKey, upto: RowKey, after: RowKey | None) -> tuple[list[RowKey], bool]:
-        """Keys a bit below `low` and up to `upto`, behind `after`; and whether these are the last."""
+        """Keys a bit below `low` and up to `upto`, after `after`; and whether these are the last."""
         async with self._connection.open() as (connection, queries):
             if queries.order.kind == "text":
                 found = await connection.fetch(queries.last(upto, self._chosen.overlap))
@@ -80,12 +80,13 @@ class Reader:
         return [RowKey(str(order), str(number)) for order, number in found], len(found) < KEYS
 
     async def page(self, after: str | None) -> tuple[list[str], bool]:
-        """Numbers of rows behind one; and whether these are the last."""
+        """Ids of rows after one; and whether these are the last."""
         async with self._connection.open() as (connection, queries):
             found = await connection.fetch(queries.page(after, KEYS))
         return [str(row[0]) for row in found], len(found) < KEYS
 
     async def count_unnumbered(self) -> int:
+        """Rows without an id."""
         async with self._connection.open() as (connection, queries):
             [[count]] = await connection.fetch(queries.unnumbered())
         return int(count)
@@ -114,7 +115,7 @@ class Reader:
             async for row in rows:
                 batch.last, batch.rows = RowKey(str(row[ORDER]), str(row[NUMBER])), batch.rows + 1
                 if not batch.last.id:
-                    continue  # an empty text is no number; the sweep counts it
+                    continue  # an empty text is not an id; the sweep counts it
                 message, weight = to_message(
                     row, leave_out=self._leave_out, json_columns=self._json, largest=self._chosen.largest
                 )
@@ -181,7 +182,7 @@ def _state(position: Position) -> dict[str, Any]:
 def open_source(context: SourceContext) -> "TableSource":
     """The source of these settings; nothing is connected yet."""
     if context.chosen.url is None:
-        raise BadSetting(f"The source {context.name} needs a url.")
+        raise BadSetting(f"sources.{context.name}.url is not set: a table needs it.")
     dialect = choose_dialect(context.chosen.url.get_secret_value())
     return TableSource(context, TableConnection(dialect, context.chosen), TableConnection(dialect, context.chosen))
 
@@ -196,8 +197,8 @@ class TableSource:
         self._marking = marking
         self._reader = Reader(context, reading)
         self._sweep = Sweep(self._reader)
-        self._looked: RowKey | None = None  # where the position was at the last look at the overlap
-        self._look_from = 0.0  # not before, by the clock of this process
+        self._checked: RowKey | None = None  # where the position was at the last check of the overlap
+        self._check_from = 0.0  # not before, by the clock of this process
 
     async def run(self) -> None:
         await poll_forever(self, self.context)
@@ -210,7 +211,7 @@ class TableSource:
         if batch.last is not None:
             await self.context.receive(batch.messages, position=position, onward=self._reader.onward(batch.last))
             position = await self.context.position()
-        await self._look_again(position)
+        await self._check_overlap(position)
         if not batch.is_whole or batch.rows == self._chosen.batch:
             return True
         await self._sweep.run_batch()
@@ -220,6 +221,14 @@ class TableSource:
         """Not all workers at the same moment; shorter while a sweep is under way."""
         await asyncio.sleep(min(seconds, self._sweep.rest) * random.uniform(0.8, 1.2))  # noqa: S311  no secret
 
+    async def check(self) -> SourceCheck:
+        """The next batch of new rows. Rows that were committed late, which a sweep finds, are not among them."""
+        position = await self.context.peek_position()
+        batch = await self._reader.newer(position)
+        news = await self.context.news(batch.messages)
+        more = not batch.is_whole or batch.rows == self._chosen.batch
+        return summarise(news, more=more, findings=self._sweep.findings(position))
+
     async def tell(self, outcomes: Sequence[MessageOutcome]) -> None:
         async with self._marking.open() as (connection, queries):
             await connection.run(queries.marks(outcomes))
@@ -228,20 +237,20 @@ class TableSource:
         await self._reading.close()
         await self._marking.close()
 
-    async def _look_again(self, position: Position) -> None:
-        """Compare the keys of the overlap, and of all that came since the last look, with the inbox.
+    async def _check_overlap(self, position: Position) -> None:
+        """Compare the keys of the overlap, and of all that came since the last check, with the inbox.
 
         In a tenth of the time, at most: an overlap of minutes may have a million rows.
         """
         upto = self._reader.key_of(position)
         began = time.monotonic()
-        if upto is None or began < self._look_from:
+        if upto is None or began < self._check_from:
             return
-        low, after, is_last = self._looked or upto, None, False
+        low, after, is_last = self._checked or upto, None, False
         while not is_last:
             keys, is_last = await self._reader.overlap(low, upto, after)
             position = await self._reader.bring([key.id for key in keys], position)
             after = keys[-1] if keys else None
-        self._looked = upto
+        self._checked = upto
         ended = time.monotonic()
-        self._look_from = ended + PAUSES * (ended - began)
+        self._check_from = ended + PAUSES * (ended - began)

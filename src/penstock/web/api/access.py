@@ -21,24 +21,26 @@ session_routes = APIRouter(prefix="/api/session", tags=["keys"], responses=RESPO
 
 
 class NewKey(BaseModel):
-    """A key to make."""
+    """A key to create."""
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(description="Who has it; documents that come with it say so.")
+    name: str = Field(description="The holder; shown with the documents that it uploads.")
     scopes: list[Literal["read", "write", "admin"]] = Field(["read"], max_length=3)
-    collections: list[str] | None = Field(None, max_length=1000, description="Only these; null for all.")
+    collections: list[str] | None = Field(
+        None, max_length=1000, description="Collections that it is limited to; null for all."
+    )
     expires_in: float | None = Field(None, gt=0, le=315_360_000, description="Seconds; null for never.")
 
 
 class ApiKey(BaseModel):
-    """A key, without itself."""
+    """A key, without its secret."""
 
     model_config = ConfigDict(from_attributes=True)
 
     id: int
     name: str
-    prefix: str = Field(description="How it begins, after pk_.")
+    prefix: str = Field(description="Its first characters, after pk_.")
     scopes: list[str]
     collections: list[str] | None
     created_at: datetime
@@ -57,7 +59,7 @@ class CreatedKey(ApiKey):
 
 @routes.post("", status_code=201)
 async def create_key(caller: Admins, body: NewKey) -> CreatedKey:
-    """Make a key of this tenant."""
+    """Create a key of this tenant."""
     made = await access.create_key(
         caller.app.database,
         body.name,
@@ -73,15 +75,15 @@ async def create_key(caller: Admins, body: NewKey) -> CreatedKey:
 
 @routes.get("")
 async def list_keys(caller: Admins, after: AfterNumber = 0, limit: Limit = 100) -> Page[ApiKey, int]:
-    """The keys of this tenant, those that are over among them."""
-    last = min(after, 2**31 - 1)  # a key's number is an int
+    """The keys of this tenant, including expired and revoked ones."""
+    last = min(after, 2**31 - 1)  # a key's id is an int
     found = await access.list_keys(caller.app.database, tenant=caller.tenant, after=last, most=limit + 1)
     return cut([ApiKey.model_validate(each) for each in found], limit, lambda each: each.id)
 
 
 @routes.delete("/{key}")
 async def revoke_key(caller: Admins, key: Annotated[int, Path(ge=1, lt=2**31)]) -> ApiKey:
-    """End a key: within a second, nobody can use it any more."""
+    """Revoke a key; it stops working within a second."""
     return ApiKey.model_validate(await access.revoke_key(caller.app.database, str(key), tenant=caller.tenant))
 
 
@@ -97,7 +99,7 @@ class SignIn(BaseModel):
 
 
 class BrowserSession(BaseModel):
-    """Who is signed in now."""
+    """The signed-in caller."""
 
     name: str
     tenant: str
@@ -114,7 +116,7 @@ async def sign_in(request: Request, response: Response, body: SignIn) -> Browser
 
 
 async def open_in_browser(request: Request, response: Response, key: str) -> Principal:
-    """Let the browser keep a session of this key; BadKey if there is none."""
+    """Let the browser keep a session of this key; BadKey if the key is not known."""
     authenticator: Authenticator = request.app.state.authenticator
     principal = await authenticator.keyring.find(key.strip())
     secure = not is_loopback(request.app.state.product.settings.api.host)

@@ -1,22 +1,22 @@
-"""`/api/collections`: create, list, show with count_documents, rename and change, delete."""
+"""`/api/collections`: create, list, show with counts of documents, rename and change, delete, restore."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock import documents
-from penstock.documents import Collection
-from penstock.web.dependencies import Admins, CollectionName, Limit, Page, Reads, Writes, cut
+from penstock.documents import Collection, CollectionDeletion
+from penstock.web.dependencies import Admins, CollectionName, Limit, Page, Reads, RemoveNow, Writes, cut
 from penstock.web.middleware.errors import RESPONSES
 
 routes = APIRouter(prefix="/api/collections", tags=["collections"], responses=RESPONSES)
 
 
 class CollectionSettings(BaseModel):
-    """How its documents are prepared and found; what is left out is as the settings say."""
+    """Settings of preparation and search; a field that is left out follows the server's settings."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -24,35 +24,35 @@ class CollectionSettings(BaseModel):
     chunk_size: int | None = Field(None, description="Characters of a chunk, at most.")
     chunk_overlap: int | None = Field(None, description="Characters that a chunk shares with the one before.")
     ocr_language: str | None = Field(None, description="The language of its scans.")
-    search_language: str | None = Field(None, description="Whose word endings search ignores.")
+    search_language: str | None = Field(None, description="The language whose word endings search ignores.")
     index: Literal["postgres", "qdrant"] | None = Field(None, description="Where its vectors are searched.")
 
 
 class NewCollection(CollectionSettings):
-    """A collection to make."""
+    """A collection to create."""
 
     name: str
 
 
 class CollectionChange(CollectionSettings):
-    """What shall be different; settings count for documents that are prepared from now on."""
+    """Changes to a collection; settings apply to documents that are prepared from now on."""
 
     name: str | None = Field(None, description="A new name.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedCollection(Collection):
-    """A collection and how its documents are."""
+    """A collection, with its documents counted by status."""
 
     statuses: Annotated[
-        dict[str, int], Field(description="How many documents are queued, processing, ready, failed, deleted.")
+        dict[str, int], Field(description="Documents by status: queued, processing, ready, failed, deleted.")
     ]
 
 
 @routes.post("", status_code=201)
 async def create_collection(caller: Writes, body: NewCollection, response: Response) -> Collection:
-    """Make a collection; 409 if there is one of this name."""
-    caller.needs_all_collections("make another one")
+    """Create a collection; 409 if the name is taken."""
+    caller.needs_all_collections("create another one")
     made = await documents.create_collection(
         caller.app, body.name, tenant=caller.tenant, **body.model_dump(exclude={"name"})
     )
@@ -95,8 +95,22 @@ async def change_collection(caller: Admins, collection: CollectionName, body: Co
     return changed
 
 
-@routes.delete("/{collection}", status_code=204)
-async def delete_collection(caller: Admins, collection: CollectionName) -> None:
-    """Delete it with all of its documents."""
-    await documents.delete_collection(caller.app, collection, tenant=caller.tenant)
+@routes.delete("/{collection}", status_code=202)
+async def delete_collection(caller: Admins, collection: CollectionName, now: RemoveNow = False) -> CollectionDeletion:
+    """Delete it with all of its documents; it can be restored until `restorable_until`."""
+    deleted = await documents.delete_collection(
+        caller.app, collection, by=caller.principal.name, now=now, tenant=caller.tenant
+    )
     caller.product.notifier.notify()
+    return deleted
+
+
+@routes.post("/{collection}/restore", status_code=202)
+async def restore_collection(
+    caller: Admins, collection: Annotated[str, Path(description="The collection's name.")]
+) -> Collection:
+    """Bring back a deleted collection and the documents that were deleted with it; possible until `restorable_until`."""
+    caller.needs_all_collections("restore one")
+    restored = await documents.restore_collection(caller.app, collection, tenant=caller.tenant)
+    caller.product.notifier.notify()
+    return restored

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from penstock import documents
 from penstock.access import sign_link
 from penstock.errors import BadValue, NotFound, ResourceLimit, Unreadable
-from penstock.web.dependencies import DocumentId, Reads
+from penstock.web.dependencies import Caller, DocumentId, Reads
 from penstock.web.middleware.auth import Authenticator
 from penstock.web.middleware.errors import RESPONSES, plain
 
@@ -35,8 +35,9 @@ ONE_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 async def download(
     caller: Reads,
     id: DocumentId,  # noqa: A002
-    version: Annotated[int | None, Query(ge=1, lt=2**31, description="Which one; without it, the newest.")] = None,
+    version: Annotated[int | None, Query(ge=1, lt=2**31, description="The newest if left out.")] = None,
     wanted: Annotated[str, Header(alias="Range", description="Such as bytes=0-99.")] = "",
+    link: Annotated[str, Query(description="A signed link, in place of a key.")] = "",
 ) -> Response:
     """The bytes of the newest version, or of another one."""
     found = await documents.blob_of(caller.app, id, version, tenant=caller.tenant)
@@ -51,7 +52,9 @@ async def download(
     if (part := find_range(wanted, found.size)) is not None:
         start, stop = part
         if start >= stop:
-            refusal = plain(416, f"The range {wanted} is outside of the {found.size} bytes.")
+            refusal = plain(
+                416, f"The range {wanted} is outside the {found.size} bytes of the document: ask for a smaller one."
+            )
             refusal.headers["Content-Range"] = f"bytes */{found.size}"
             return refusal
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{found.size}"
@@ -67,7 +70,7 @@ async def download(
 class DownloadLink(BaseModel):
     """An address that needs no key."""
 
-    url: str = Field(description="From the root of this server on.")
+    url: str = Field(description="Relative to the root of this server.")
     expires_at: datetime
 
 
@@ -76,10 +79,10 @@ async def make_link(
     caller: Reads,
     request: Request,
     id: DocumentId,  # noqa: A002
-    seconds: Annotated[int, Query(ge=1, le=900, description="How long it is good.")] = 300,
+    seconds: Annotated[int, Query(ge=1, le=900, description="Its lifetime.")] = 300,
 ) -> DownloadLink:
-    """A link to the content of one document, for who has no key: in a mail, on a page, for another program."""
-    await documents.blob_of(caller.app, id, tenant=caller.tenant)  # there is something to link to
+    """Create a link to the content of one document, which works without a key: for a mail, a page, another program."""
+    await documents.blob_of(caller.app, id, tenant=caller.tenant)  # or NotFound
     authenticator: Authenticator = request.app.state.authenticator
     signing = await authenticator.signatures.current()
     expires = (signing.now + timedelta(seconds=seconds)).replace(microsecond=0)
@@ -104,7 +107,12 @@ async def draw_page(
     caller: Reads,
     id: DocumentId,  # noqa: A002
     number: Annotated[int, Path(ge=1, lt=2**31, description="The page, from 1 on.")],
+    *,
     width: Annotated[int, Query(ge=50, le=2000, description="Pixels.")] = 1000,
+    passage: Annotated[
+        int | None, Query(ge=0, lt=2**31, description="Mark this chunk, if the PDF itself has its text.")
+    ] = None,
+    v: Annotated[str, Query(description="Ignored. A new value gets past the browser's cache.")] = "",
 ) -> Response:
     """A page of a PDF, a packet or an image as a PNG, or as a JPEG where that is smaller by far."""
     shown = await documents.show_document(caller.app, id, tenant=caller.tenant)
@@ -123,6 +131,7 @@ async def draw_page(
         "page": number,
         "width": width,
         "limits": caller.app.settings.limits.model_dump(),
+        "passage": "" if passage is None else await _text_of(caller, id, number, passage),
     }
     try:
         async with caller.product.store.open(found.key) as file:
@@ -133,14 +142,20 @@ async def draw_page(
         "Cache-Control": "private, max-age=3600",
         "X-Content-Type-Options": "nosniff",
         "Content-Security-Policy": "default-src 'none'",
-        "ETag": f'"{found.digest.hex()[:32]}-{number}-{width}"',
+        "ETag": f'"{found.digest.hex()[:32]}-{number}-{width}-{passage}"',
     }
     [(kind, image)] = drawn
     return Response(image, media_type=kind, headers=headers)
 
 
+async def _text_of(caller: Caller, document: int, page: int, chunk: int) -> str:
+    """The text of a chunk of this page; empty if it stands on another one."""
+    found = await documents.list_chunks(caller.app, document, after=chunk - 1, most=1, tenant=caller.tenant)
+    return found[0].text if found and (found[0].number, found[0].page) == (chunk, page) else ""
+
+
 def find_range(header: str, size: int) -> tuple[int, int] | None:
-    """From and before which byte, or None for all: what is no single range may be ignored (RFC 9110)."""
+    """The first byte and the one after the last; None for all, also for anything but a single range (RFC 9110)."""
     match = ONE_RANGE.fullmatch(header.strip())
     if match is None or match[0] == "bytes=-":
         return None

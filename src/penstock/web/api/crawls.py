@@ -13,23 +13,23 @@ from penstock.web.middleware.errors import RESPONSES
 
 routes = APIRouter(prefix="/api/crawls", tags=["crawls"], responses=RESPONSES)
 
-CrawlId = Annotated[int, Path(ge=1, lt=2**63, description="The crawl's number.")]
+CrawlId = Annotated[int, Path(ge=1, lt=2**63, description="The crawl's id.")]
 
 
 class NewCrawl(BaseModel):
-    """A crawl to begin; what is left out is as the settings say."""
+    """A crawl to start; a field that is left out follows the server's settings."""
 
     model_config = ConfigDict(extra="forbid")
 
     url: Storable = Field(max_length=8192, description="The first page.")
-    collection: Storable = Field(description="Where to.")
-    depth: int | None = Field(None, ge=0, le=100, description="How many links it goes from the first page; 0: none.")
-    max_pages: int | None = Field(None, ge=1, le=1_000_000, description="How many pages it asks for, at most.")
-    hosts: list[Storable] = Field([], max_length=50, description="Other hosts that belong to it.")
+    collection: Storable = Field(description="The target collection.")
+    depth: int | None = Field(None, ge=0, le=100, description="Links to follow from the first page on; 0: none.")
+    max_pages: int | None = Field(None, ge=1, le=1_000_000, description="Pages to fetch, at most.")
+    hosts: list[Storable] = Field([], max_length=50, description="Other hosts that it may fetch from.")
 
 
 class StartedCrawl(BaseModel):
-    """A crawl that was begun; the same one again, while it runs, is that one."""
+    """A crawl that was started; an equal request while it runs returns the same one."""
 
     id: int
     created: bool
@@ -40,7 +40,7 @@ class StartedCrawl(BaseModel):
 
 @routes.post("", status_code=202)
 async def begin_crawl(caller: Writes, body: NewCrawl, response: Response) -> StartedCrawl:
-    """Begin a crawl; its pages become documents of the collection."""
+    """Start a crawl; its pages become documents of the collection."""
     collection = await caller.find_collection(body.collection)
     begun = await crawl.begin_crawl(
         caller.app,
@@ -68,7 +68,7 @@ async def list_crawls(
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[Crawl, int]:
-    """Crawls by number."""
+    """Crawls by id."""
     seen = caller.principal.collections
     chosen = None if collection is None else await caller.find_collection(collection)
     crawls = await crawl.list_crawls(
@@ -88,7 +88,7 @@ async def show_crawl(caller: Reads, id: CrawlId) -> Crawl:  # noqa: A002
     """One crawl, with its pages counted."""
     found = await crawl.show_crawl(caller.app, id, tenant=caller.tenant)
     if not caller.principal.sees(found.collection_id):
-        raise NotFound(f"There is no crawl {id}.")
+        raise NotFound(f"Crawl {id} does not exist.")
     return found
 
 
@@ -101,7 +101,7 @@ async def list_crawl_pages(
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[CrawlPage, int]:
-    """Its pages in the order in which they were found: which document each became, or why none."""
+    """Its pages in the order in which they were found: with the document that each became, or the reason why not."""
     await show_crawl(caller, id)
     pages = await crawl.list_crawl_pages(caller.app, id, state=state, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(pages, limit, lambda each: each.id)
@@ -109,14 +109,14 @@ async def list_crawl_pages(
 
 @routes.get("/{id}/why")
 async def explain_crawl(caller: Reads, id: CrawlId) -> Why:  # noqa: A002
-    """Why a crawl is where it is."""
+    """Explain the state of a crawl."""
     await show_crawl(caller, id)
     return caller.answer(await crawl.explain_crawl(caller.app, id, tenant=caller.tenant))
 
 
 @routes.post("/{id}/stop", status_code=202)
 async def stop_crawl(caller: Writes, id: CrawlId) -> Crawl:  # noqa: A002
-    """Stop a crawl; what it has taken stays."""
+    """Stop a crawl; its documents stay."""
     await show_crawl(caller, id)
     await crawl.stop_crawl(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()

@@ -18,6 +18,7 @@ from penstock.web.dependencies import (
     Limit,
     Page,
     Reads,
+    RemoveNow,
     Why,
     Writes,
     cut,
@@ -38,11 +39,13 @@ async def list_documents(
     status: Annotated[
         documents.DocumentStatus | None, Query(description="Only in this status; deleted ones are listed only so.")
     ] = None,
-    parent: Annotated[int | None, Query(ge=1, lt=2**63, description="Only members of this one.")] = None,
+    parent: Annotated[
+        int | None, Query(ge=1, lt=2**63, description="Only attachments and members of this document.")
+    ] = None,
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[documents.Document, int]:
-    """Documents by number."""
+    """Documents by id."""
     found = await _list(caller, collection, status=status, parent=parent, after=after, most=limit + 1)
     return cut(found, limit, lambda each: each.id)
 
@@ -72,7 +75,7 @@ async def find_document(caller: Reads, collection: CollectionName, name: str) ->
     name = documents.check_document_name(name)
     found = await documents.find_document(caller.app, f"{collection}/{name}", tenant=caller.tenant)
     if (found.collection, found.name) != (collection, name):  # a name may have slashes itself
-        raise NotFound(f"There is no document {name} in the collection {collection}.")
+        raise NotFound(f"Document {name} does not exist in collection {collection}.")
     return found
 
 
@@ -80,7 +83,7 @@ async def find_document(caller: Reads, collection: CollectionName, name: str) ->
 async def read_text(caller: Reads, id: DocumentId) -> StreamingResponse:  # noqa: A002
     """The whole text of the version that search sees."""
     rest = documents.read_text(caller.app, id, tenant=caller.tenant)
-    first = await anext(rest, "")  # before the answer begins: later an error could not be told any more
+    first = await anext(rest, "")  # before the answer begins: later an error could not be reported any more
 
     async def pieces() -> AsyncIterator[str]:
         yield first
@@ -109,7 +112,7 @@ async def list_chunks(
     after: AfterNumber = -1,
     limit: Limit = 100,
 ) -> Page[documents.ChunkText, int]:
-    """The parts that search finds, in their order."""
+    """The chunks that search finds, in order."""
     found = await documents.list_chunks(caller.app, id, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(found, limit, lambda each: each.number)
 
@@ -121,26 +124,26 @@ async def list_versions(
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[documents.Version, int]:
-    """All versions that there were, oldest first. Their bytes are at `…/content?version=N`."""
+    """All versions, oldest first. Their bytes are at `…/content?version=N`."""
     found = await documents.list_versions(caller.app, id, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(found, limit, lambda each: each.number)
 
 
 @routes.get("/{id}/why")
 async def explain_document(caller: Reads, id: DocumentId) -> Why:  # noqa: A002
-    """Why it is where it is: one sentence, and the evidence."""
+    """Explain its status: one sentence, and the evidence."""
     return caller.answer(await documents.explain_document(caller.app, id, tenant=caller.tenant))
 
 
 @routes.get("/{id}/history")
 async def show_history(caller: Reads, id: DocumentId) -> list[documents.Event]:  # noqa: A002
-    """What happened to it, the oldest first."""
+    """Its events, oldest first."""
     return await documents.list_events(caller.app, id, tenant=caller.tenant)
 
 
 @routes.post("/{id}/retry", status_code=202)
 async def retry_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
-    """Try a failed document again."""
+    """Retry a failed document."""
     changed = await documents.retry_document(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()
     return changed
@@ -148,16 +151,22 @@ async def retry_document(caller: Writes, id: DocumentId) -> documents.Document: 
 
 @routes.post("/{id}/cancel", status_code=202)
 async def cancel_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
-    """Stop preparing a document; it is failed then, with that as the reason."""
+    """Stop preparing a document; it becomes failed, as cancelled."""
     changed = await documents.cancel_document(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()
     return changed
 
 
 @routes.delete("/{id}", status_code=202)
-async def delete_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
-    """Take it out of search and lists at once, with its members; the bytes follow later."""
-    changed = await documents.delete_document(caller.app, id, by=caller.principal.name, tenant=caller.tenant)
+async def delete_document(
+    caller: Writes,
+    id: DocumentId,  # noqa: A002
+    now: RemoveNow = False,
+) -> documents.Document:
+    """Take it out of search and lists at once, with its members; they can be restored until `restorable_until`."""
+    if now:
+        caller.needs_scope("admin")
+    changed = await documents.delete_document(caller.app, id, by=caller.principal.name, now=now, tenant=caller.tenant)
     caller.product.notifier.notify()
     return changed
 
@@ -166,7 +175,7 @@ async def delete_document(caller: Writes, id: DocumentId) -> documents.Document:
 
 
 class DeletionFilter(BaseModel):
-    """Which documents of a collection are meant: those for which all conditions hold."""
+    """Documents of a collection that meet all conditions."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -174,19 +183,24 @@ class DeletionFilter(BaseModel):
     status: documents.DocumentStatus | None = None
     metadata: dict[str, Any] | None = Field(None, description="Only documents whose metadata contain this.")
     media_types: list[str] = Field(default=[], max_length=100)
-    since: datetime | None = Field(None, description="Only documents that came at this time or later.")
-    until: datetime | None = Field(None, description="Only documents that came before this time.")
+    since: datetime | None = Field(None, description="Only documents that were uploaded at this time or later.")
+    until: datetime | None = Field(None, description="Only documents that were uploaded before this time.")
     name_glob: str | None = Field(
         None, max_length=1024, description="Only names like this: * is any text, ? any one character."
     )
-    all: bool = Field(False, description="Without any condition, this must be said.")
+    all: bool = Field(False, description="All documents of the collection; required without a condition.")
     limit: int = Field(1000, ge=1, le=1000, description="Documents that are deleted at once; ask again for the rest.")
     reason: str = Field("deleted by a filter", max_length=1000, description="For the receipts.")
+    now: bool = Field(
+        False, description="Remove them at once, without a chance to restore them; needs the admin scope."
+    )
 
 
 @deletion_routes.post("/documents/delete", status_code=202)
 async def delete_documents(caller: Writes, wanted: DeletionFilter) -> documents.BulkDeletion:
-    """Delete the documents of a collection that match, with what is inside of them."""
+    """Delete the documents of a collection that match, with their members."""
+    if wanted.now:
+        caller.needs_scope("admin")
     await caller.find_collection(wanted.collection)
     done = await documents.delete_matching(
         caller.app,
@@ -203,6 +217,7 @@ async def delete_documents(caller: Writes, wanted: DeletionFilter) -> documents.
         most=wanted.limit,
         by=caller.principal.name,
         reason=wanted.reason,
+        now=wanted.now,
         tenant=caller.tenant,
     )
     caller.product.notifier.notify()
@@ -211,7 +226,7 @@ async def delete_documents(caller: Writes, wanted: DeletionFilter) -> documents.
 
 @deletion_routes.post("/documents/{id}/restore", status_code=202)
 async def restore_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
-    """Bring back a deleted document and what was deleted with it, while documents.restore_within lasts."""
+    """Bring back a deleted document and what was deleted with it; possible until `restorable_until`."""
     restored = await documents.restore_document(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()
     return restored
@@ -219,13 +234,13 @@ async def restore_document(caller: Writes, id: DocumentId) -> documents.Document
 
 @deletion_routes.get("/documents/{id}/receipt")
 async def show_receipt(caller: Reads, id: DocumentId) -> documents.Receipt:  # noqa: A002
-    """What was removed of a deleted document."""
+    """The receipt of a deleted document: what was removed."""
     return await documents.show_receipt(caller.app, id, tenant=caller.tenant)
 
 
 @deletion_routes.get("/receipts")
 async def list_receipts(caller: Reads, after: AfterNumber = 0, limit: Limit = 100) -> Page[documents.Receipt, int]:
-    """Receipts by the numbers of their documents."""
+    """Receipts by the ids of their documents."""
     caller.needs_all_collections("list receipts")
     found = await documents.list_receipts(caller.app, after=after, most=limit + 1, tenant=caller.tenant)
     return cut(found, limit, lambda each: each.document)

@@ -1,4 +1,4 @@
-"""`/api/events`: server-sent events that say "changed". What has changed, a page then asks for.
+"""`/api/events`: server-sent events named `changed`. Clients then read what has changed.
 
 All clients of a process share one watch, so that a client costs the database nothing. An event is sent at once when things
 change after a quiet time, and then at most twice a second, however much happens. The streams end as soon as the server
@@ -25,7 +25,7 @@ AGAIN_AFTER = 0.5  # seconds between two events, at least
 
 
 class Changes:
-    """Tells all clients of this process about changes; it watches only while there are some."""
+    """Reports changes to all clients of this process; it watches only while there are some."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -43,7 +43,7 @@ class Changes:
         news = asyncio.Event()
         self._clients.add(news)
         if self._watching is None or self._watching.done():
-            with all_tenants():  # who comes first is not who it watches for
+            with all_tenants():  # it watches for all clients, not only for the first
                 self._watching = asyncio.create_task(self._watch(), name="changes")
         try:
             while not self._stopped:
@@ -66,7 +66,7 @@ class Changes:
                     changed = False
                 if changed:
                     self._wake()
-                await asyncio.sleep(AGAIN_AFTER)  # what comes meanwhile is told then, at once
+                await asyncio.sleep(AGAIN_AFTER)  # changes in the meantime become one event
 
     def _wake(self) -> None:
         for news in self._clients:

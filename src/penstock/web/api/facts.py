@@ -19,28 +19,28 @@ routes = APIRouter(tags=["facts"], responses=RESPONSES)
 
 
 class FactResults(BaseModel):
-    """The hits, the best first."""
+    """The hits, best first."""
 
     hits: Sequence[FactHit]
-    more: bool = Field(description="Whether there are hits behind these: give offset.")
+    more: bool = Field(description="There are further hits: raise `offset`.")
     took_ms: float
 
 
 class ExtractionRequest(BaseModel):
-    """What shall be read."""
+    """The extraction to start."""
 
     model_config = ConfigDict(extra="forbid")
 
-    again: bool = Field(False, description="Ask about everything again, also what was answered before.")
+    again: bool = Field(False, description="Extract everything again, also what was extracted before.")
     keep: bool | None = Field(
         None,
-        description="true: new versions are read unasked from now on; false: they are not, nor is anything now.",
+        description="true: extract from new versions automatically from now on; false: stop that, and start nothing.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class StartedExtraction(ExtractionStatus):
-    """The same, and how many documents were put in line."""
+    """The extraction, and how many documents were enqueued."""
 
     asked: int
 
@@ -50,9 +50,9 @@ async def search_facts(
     caller: Reads,
     *,
     q: Annotated[str, Query(max_length=2000, description="A question, or words.")],
-    collection: Annotated[list[str] | None, Query(description="Only in these; may be repeated.")] = None,
+    collection: Annotated[list[str] | None, Query(description="Only in these collections; may be repeated.")] = None,
     k: Annotated[int, Query(ge=1, le=100, description="Hits, at most.")] = 10,
-    offset: Annotated[int, Query(ge=0, le=200, description="Hits to leave out first.")] = 0,
+    offset: Annotated[int, Query(ge=0, le=200, description="Hits to skip.")] = 0,
 ) -> FactResults:
     """The facts that answer best, each with its quote and the passage around it."""
     chosen = await choose(caller, collection)
@@ -63,8 +63,8 @@ async def search_facts(
 
 @routes.get("/api/documents/{id}/facts")
 async def list_facts(caller: Reads, id: DocumentId, after: AfterNumber = 0, limit: Limit = 100) -> Page[ShownFact, int]:  # noqa: A002
-    """What was read in a document."""
-    await show_document(caller.app, id, tenant=caller.tenant)  # or there is none
+    """The facts of a document."""
+    await show_document(caller.app, id, tenant=caller.tenant)  # or NotFound
     found = await caller.app.database.pool.repeat(facts.list_facts, id, after=after, most=limit + 1)
     return cut(found, limit, lambda each: each.id)
 
@@ -77,7 +77,7 @@ async def list_entities(
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[Entity, int]:
-    """The things that the facts of a collection are about."""
+    """The entities that the facts of a collection are about."""
     chosen = await caller.find_collection(collection)
     found = await caller.app.database.pool.repeat(
         facts.list_entities, chosen.id, kind=kind, after=after, most=limit + 1
@@ -87,7 +87,7 @@ async def list_entities(
 
 @routes.post("/api/collections/{collection}/extract", status_code=202)
 async def extract(caller: Writes, collection: CollectionName, body: ExtractionRequest) -> StartedExtraction:
-    """Have documents read that were not read yet, or not wholly; 503 when there is no language model."""
+    """Extract facts from documents that are missing some; 503 without a language model."""
     chosen = await caller.find_collection(collection)
     asked = await caller.product.facts.ask(chosen, again=body.again, keep=body.keep)
     shown = await show_extraction(caller, collection)
@@ -96,7 +96,7 @@ async def extract(caller: Writes, collection: CollectionName, body: ExtractionRe
 
 @routes.get("/api/collections/{collection}/extraction")
 async def show_extraction(caller: Reads, collection: CollectionName) -> ExtractionStatus:
-    """How far a collection is. Without a language model: what was read, by whichever."""
+    """The progress of a collection. Without a language model: what was extracted, by any model."""
     chosen = await caller.find_collection(collection)
     extracting = caller.product.facts
     digest = extracting.config.digest if extracting.has_model else None

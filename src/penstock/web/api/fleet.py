@@ -1,4 +1,4 @@
-"""`/api/workers`, `/api/limits`, `/api/schedules`: the fleet, what it shares, and what runs by the clock.
+"""`/api/workers`, `/api/limits`, `/api/schedules`: the fleet, its limits, and its schedules.
 
 Operators only; changes need the admin scope.
 """
@@ -22,12 +22,12 @@ from penstock.web.middleware.errors import RESPONSES
 routes = APIRouter(prefix="/api", tags=["fleet"], responses=RESPONSES)
 
 FairnessKey = Annotated[
-    str | None, Query(max_length=500, description="Whose; needed if several fairness keys have one of this name.")
+    str | None, Query(max_length=500, description="Needed if several fairness keys have a schedule of this name.")
 ]
 
 
 class ScheduleRun(BaseModel):
-    """A job outside of the rule."""
+    """A job that was enqueued outside the rule."""
 
     job: int
 
@@ -38,9 +38,11 @@ class ScheduleRun(BaseModel):
 @routes.get("/workers")
 async def list_workers(
     caller: Reads,
-    gone_within: Annotated[int, Query(ge=0, le=604_800, description="Also those that left in so many seconds.")] = 3600,
+    gone_within: Annotated[
+        int, Query(ge=0, le=604_800, description="Include those that left within so many seconds.")
+    ] = 3600,
 ) -> list[engine.WorkerState]:
-    """Who works, and who left lately."""
+    """The live workers, and those that left lately."""
     caller.needs_fleet()
     within = timedelta(seconds=gone_within)
     return await caller.app.database.pool.repeat(engine.list_workers, within)
@@ -48,7 +50,7 @@ async def list_workers(
 
 @routes.get("/limits")
 async def list_limits(caller: Reads) -> list[LimitState]:
-    """The limits, who uses them, and their breakers."""
+    """The limits, their use, and their breakers."""
     caller.needs_fleet()
     return await caller.app.database.pool.repeat(read_limits)
 
@@ -63,7 +65,7 @@ async def close_breaker(caller: Admins, limit: str) -> LimitState:
         if each.name == limit:
             caller.product.notifier.notify()
             return each
-    raise NotFound(f"There is no limit {limit}.")
+    raise NotFound(f"Limit {limit} does not exist. `penstock limits list` shows all.")
 
 
 # -- schedules ------------------------------------------------------------------------------------------------------
@@ -78,31 +80,31 @@ async def list_schedules(caller: Reads) -> list[engine.ScheduleState]:
 
 @routes.post("/schedules/{schedule}/run", status_code=202)
 async def run_now(caller: Admins, schedule: str, fairness_key: FairnessKey = None) -> ScheduleRun:
-    """Put one job of it in now, whatever its rule says."""
+    """Enqueue one job of it now, regardless of its rule."""
     found = await _find(caller, schedule, fairness_key)
     async with caller.app.transaction() as tx:
-        number = await engine.run_schedule(tx, found.name, found.fairness_key)
-    if number is None:
-        raise NotFound(f"There is no schedule {schedule} any more.")
+        job = await engine.run_schedule(tx, found.name, found.fairness_key)
+    if job is None:
+        raise NotFound(f"Schedule {schedule} does not exist any more.")
     caller.product.notifier.notify()
-    return ScheduleRun(job=number)
+    return ScheduleRun(job=job)
 
 
 @routes.post("/schedules/{schedule}/pause", status_code=202)
 async def pause_one(caller: Admins, schedule: str, fairness_key: FairnessKey = None) -> engine.ScheduleState:
-    """Let it fire no more until it is resumed; the ticks of the pause do not count as missed."""
+    """Stop firing until it is resumed; the ticks of the pause do not count as missed."""
     return await _change(caller, schedule, fairness_key, engine.pause_schedule)
 
 
 @routes.post("/schedules/{schedule}/resume", status_code=202)
 async def resume_one(caller: Admins, schedule: str, fairness_key: FairnessKey = None) -> engine.ScheduleState:
-    """Go on with the next tick."""
+    """Resume with the next tick."""
     return await _change(caller, schedule, fairness_key, engine.resume_schedule)
 
 
 @routes.delete("/schedules/{schedule}", status_code=204)
 async def remove_one(caller: Admins, schedule: str, fairness_key: FairnessKey = None) -> None:
-    """Remove one that was added by a call or is retired; one that code declares has to go there."""
+    """Remove one that was added by the API or is retired; a schedule that code declares is removed there."""
     found = await _find(caller, schedule, fairness_key)
     async with caller.app.transaction() as tx:
         await engine.remove_schedule(tx, found.name, found.fairness_key)
@@ -126,5 +128,5 @@ async def _find(caller: Caller, name: str, fairness_key: str | None) -> engine.S
     if len(found) > 1:
         raise BadValue(f"Several fairness keys have a schedule {name}: name one by `fairness_key`.")
     if not found:
-        raise NotFound(f"There is no schedule {name}: see the list for those that there are.")
+        raise NotFound(f"Schedule {name} does not exist. `penstock schedules list` shows all.")
     return found[0]

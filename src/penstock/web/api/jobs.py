@@ -23,7 +23,7 @@ why_routes = APIRouter(prefix="/api/jobs", tags=["jobs"], responses=RESPONSES)
 
 JobState = Literal["ready", "later", "running", "waiting", "dead"]
 Name = Annotated[str | None, Query(max_length=500, description="Only of this name.")]
-JobNumber = Annotated[int, Path(ge=1, lt=2**63, description="The job's number.")]
+JobId = Annotated[int, Path(ge=1, lt=2**63, description="The job's id.")]
 What = Literal["queue", "kind", "fairness_key"]
 
 
@@ -46,7 +46,7 @@ class JobSummary(BaseModel):
 
 
 class JobDetails(BaseModel):
-    """A job, alive or from the history, and why it is where it is."""
+    """A job, live or from the history, and the explanation of its state."""
 
     id: int
     queue: str
@@ -89,22 +89,22 @@ class Lane(BaseModel):
     oldest_seconds: float
     paused: bool
     open: bool = Field(description="Whether a live worker may take them now.")
-    shut: bool = Field(description="A limit or its breaker keeps them.")
+    shut: bool = Field(description="A limit or its breaker holds them.")
 
 
 class Cause(BaseModel):
-    """Why jobs have died."""
+    """A cause of dead letters."""
 
     fingerprint: str
     count: int
     kind: str
     error_class: str | None = Field(validation_alias="class", serialization_alias="class")
     message: str | None
-    code: str | None = Field(description="The code that they failed in.")
+    code: str | None = Field(description="The release of the code that they failed in.")
     first_id: int
     last_id: int
-    unwanted: bool = Field(description="Children of jobs that are over: nobody waits for them.")
-    redrive: int | None = Field(None, description="The job that gives them another chance just now.")
+    unwanted: bool = Field(description="Their parents are over: no job needs their results.")
+    redrive: int | None = Field(None, description="The job that retries them now.")
     redrive_progress: dict[str, Any] | None = Field(None, description="done, total, and a note on the stage.")
 
 
@@ -122,7 +122,7 @@ class DeadJob(BaseModel):
 
 
 class DeadSelection(BaseModel):
-    """Which dead jobs: by numbers, a fingerprint or a kind."""
+    """Dead jobs, chosen by ids, a fingerprint or a kind."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -136,25 +136,25 @@ class DeadSelection(BaseModel):
 
 
 class Redrive(DeadSelection):
-    """Another chance for all of them: one, then ten, then the rest, until the same failure returns."""
+    """A retry of all of them: one, then ten, then the rest, until the same failure returns."""
 
-    force: bool = Field(False, description="Also when nothing has changed since the failure.")
+    force: bool = Field(False, description="Retry although nothing was deployed since the failure.")
 
 
 class StartedRedrive(BaseModel):
-    """The job that gives them their chance; its progress and its result tell how far it came."""
+    """The job that retries them; its progress and its result show how far it came."""
 
     model_config = ConfigDict(from_attributes=True)
 
-    job: int | None = Field(description="Its number, for /api/jobs/{job}; null if no dead job matches.")
-    jobs: int = Field(description="How many it will try.")
-    created: bool = Field(description="False: it was under way already.")
+    job: int | None = Field(description="Its id, for /api/jobs/{job}; null if no dead job matches.")
+    jobs: int = Field(description="Jobs that it will retry.")
+    created: bool = Field(description="False: it was running already.")
 
 
 class Discard(DeadSelection):
-    """The end of all of them."""
+    """Dead jobs to discard."""
 
-    reason: Storable = Field(min_length=1, max_length=1000, description="All that the history will say about it.")
+    reason: Storable = Field(min_length=1, max_length=1000, description="Kept in the history.")
 
 
 class JobIds(BaseModel):
@@ -164,7 +164,7 @@ class JobIds(BaseModel):
 
 
 class Pause(BaseModel):
-    """Jobs of which nothing new is claimed."""
+    """A queue, kind or fairness key of which no new job is claimed."""
 
     model_config = ConfigDict(extra="forbid", from_attributes=True)
 
@@ -193,7 +193,7 @@ async def list_jobs(
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[JobSummary, int]:
-    """The live jobs by number. A page may have fewer than `limit` and still have a `next`: it looks at so many at a time."""
+    """The live jobs by id; dead ones only with state=dead. A page may have fewer than `limit` and still have a `next`."""
     caller.needs_fleet()
     wanted = JobFilter(state, kind, queue, fairness_key)
     found = await caller.app.database.pool.repeat(inspect.list_jobs, wanted, after=after, most=limit)
@@ -205,21 +205,21 @@ async def list_jobs(
 
 
 @routes.get("/jobs/{job}")
-async def show_job(caller: Reads, job: JobNumber) -> JobDetails:
-    """One job, alive or from the history, with its attempts."""
+async def show_job(caller: Reads, job: JobId) -> JobDetails:
+    """One job, live or from the history, with its attempts."""
     caller.needs_fleet()
     found = await caller.app.database.pool.repeat(find_job, job)
     if found is None:
-        raise NotFound(f"There is no job {job}, neither alive nor in the history.")
+        raise NotFound(f"Job {job} does not exist, neither live nor in the history.")
     why = await caller.app.database.pool.repeat(inspect.explain_job, job)
     return JobDetails.of(found, why.sentence)
 
 
 @why_routes.get("/{job}/why")
-async def explain_job(caller: Reads, job: JobNumber) -> Why:
-    """Why a job is where it is. For keys of the tenant `default` that are for all collections."""
+async def explain_job(caller: Reads, job: JobId) -> Why:
+    """Explain the state of a job. Operators only."""
     if not caller.runs_fleet:
-        raise NotAllowed("Jobs are about all_tenants: use a key of the tenant `default` for all collections.")
+        raise NotAllowed("Jobs span all tenants: use an operator key (tenant `default`, all collections).")
     found = await caller.app.why(job)
     if found.state == "not found":
         raise NotFound(found.sentence)
@@ -228,21 +228,21 @@ async def explain_job(caller: Reads, job: JobNumber) -> Why:
 
 @routes.post("/jobs/{job}/cancel", status_code=202)
 async def cancel_job(
-    caller: Admins, job: JobNumber, reason: Annotated[str, Query(max_length=1000)] = "cancelled by hand"
+    caller: Admins, job: JobId, reason: Annotated[str, Query(max_length=1000)] = "cancelled by hand"
 ) -> JobIds:
     """Cancel a job; a running one stops with the next heartbeat of its worker."""
     caller.needs_fleet()
     with all_tenants():
         cancelled = await caller.app.cancel(job, reason=reason)
     if not cancelled:
-        raise NotFound(f"There is no live job {job}, so that nothing was cancelled.")
+        raise NotFound(f"Job {job} is not live: nothing was cancelled.")
     caller.product.notifier.notify()
     return JobIds(jobs=cancelled)
 
 
 @routes.get("/lanes")
 async def list_lanes(caller: Reads) -> list[Lane]:
-    """What is ready and waits, by queue, kind and fairness key; the oldest first."""
+    """Ready jobs by queue, kind and fairness key; the oldest first."""
     caller.needs_fleet()
     return [
         Lane.model_validate({**vars(each), "oldest_seconds": each.oldest_age.total_seconds()})
@@ -255,7 +255,7 @@ async def list_lanes(caller: Reads) -> list[Lane]:
 
 @routes.get("/dead")
 async def list_causes(caller: Reads, limit: Limit = 100) -> list[Cause]:
-    """Why jobs have died, the most frequent first."""
+    """The causes of dead letters, the most frequent first."""
     caller.needs_fleet()
     rows = await caller.app.database.pool.repeat(dead_by_cause, limit)
     keys = {Selection(fingerprint=row["fingerprint"]).key: row["fingerprint"] for row in rows}
@@ -273,13 +273,13 @@ async def list_dead(caller: Reads, fingerprint: str, limit: Limit = 100) -> list
     caller.needs_fleet()
     rows = await caller.app.database.pool.repeat(dead_jobs, fingerprint=fingerprint, most=limit)
     if not rows:
-        raise NotFound(f"No job has died of {fingerprint}.")
+        raise NotFound(f"No dead job has the fingerprint {fingerprint}.")
     return [DeadJob.model_validate({**row, "error": json.loads(row["error"])}) for row in rows]
 
 
 @routes.post("/dead/redrive", status_code=202)
 async def redrive_jobs(caller: Admins, body: Redrive) -> StartedRedrive:
-    """Leave it to a job, which tries one, then ten, then the rest, and stops when the same failure returns."""
+    """Start a job that retries one, then ten, then the rest, and stops when the same failure returns."""
     caller.needs_fleet()
     try:
         with all_tenants():
@@ -292,7 +292,7 @@ async def redrive_jobs(caller: Admins, body: Redrive) -> StartedRedrive:
 
 @routes.post("/dead/discard", status_code=202)
 async def discard_jobs(caller: Admins, body: Discard) -> JobIds:
-    """Give them up; the reason is kept."""
+    """Discard dead jobs; the history keeps the reason."""
     caller.needs_fleet()
     with all_tenants():
         done = await discard(caller.app.database, body.selection, body.reason)
@@ -305,14 +305,14 @@ async def discard_jobs(caller: Admins, body: Discard) -> JobIds:
 
 @routes.get("/pauses")
 async def list_pauses(caller: Reads) -> list[ActivePause]:
-    """What is held, the oldest first."""
+    """The pauses, the oldest first."""
     caller.needs_fleet()
     return [ActivePause.model_validate(dict(row)) for row in await caller.app.database.pool.repeat(pauses)]
 
 
 @routes.post("/pauses", status_code=201)
 async def pause(caller: Admins, body: Pause) -> Pause:
-    """Claim nothing of a queue, a kind or a fairness key until it is resumed; what runs goes on."""
+    """Claim no new job of a queue, a kind or a fairness key until it is resumed; running jobs continue."""
     caller.needs_fleet()
     await caller.app.pause(**{body.what: body.name}, reason=body.reason)
     caller.product.notifier.notify()

@@ -1,4 +1,4 @@
-"""`/api/packets`: documents that belong together, as the files of a form or as a list of where they are.
+"""`/api/packets`: documents that are merged into one PDF, sent as the files of a form or as a list of URLs.
 
 A form's files are stored as they come, and the packet is there with the answer. A list is a message of the inbox: its documents
 are fetched by a job, and the number in the answer is the packet's from the beginning.
@@ -71,9 +71,9 @@ class NewPacket(BaseModel):
     name: str = Field(max_length=1024)
     documents: list[NewPacketDocument] = Field(min_length=1)
     metadata: dict[str, Any] = {}
-    replace: bool = Field(False, description="Make a new version if there is a packet of this name.")
-    require_all: bool | None = Field(None, description="Fail rather than have a gap.")
-    message_id: str | None = Field(None, max_length=200, description="The same one again is the same packet.")
+    replace: bool = Field(False, description="Add a version if the name is taken.")
+    require_all: bool | None = Field(None, description="Fail rather than leave out a document.")
+    message_id: str | None = Field(None, max_length=200, description="A message with the same id is the same packet.")
 
 
 class AcceptedPacket(BaseModel):
@@ -90,7 +90,7 @@ class AcceptedPacket(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacketDetails(ShownPacket):
-    """A packet, and how far it is. Its bytes are the consolidated PDF: `/api/documents/{id}/content`."""
+    """A packet and its progress. Its bytes are the consolidated PDF: `/api/documents/{id}/content`."""
 
     collection: str
     name: str
@@ -113,7 +113,7 @@ class PacketDetails(ShownPacket):
 
     @classmethod
     def of_message(cls, message: WaitingPacket) -> "PacketDetails":
-        """One that is still a message."""
+        """A packet that is still a message."""
         return cls(
             id=message.id,
             collection=message.collection,
@@ -156,8 +156,8 @@ async def post_packet(  # noqa: PLR0913  a parameter of the request is an argume
     *,
     collection: Annotated[str, Query(description="Of a form: the collection.")] = "",
     name: Annotated[str, Query(max_length=1024, description="Of a form: the packet's name.")] = "",
-    replace: Annotated[bool, Query(description="Of a form: make a new version of a packet of this name.")] = False,
-    require_all: Annotated[bool | None, Query(description="Of a form: fail rather than have a gap.")] = None,
+    replace: Annotated[bool, Query(description="Of a form: add a version if the name is taken.")] = False,
+    require_all: Annotated[bool | None, Query(description="Of a form: fail rather than leave out a document.")] = None,
     metadata: Annotated[str | None, Query(description="Of a form: a JSON object.")] = None,
     content_type: Annotated[str, Header(include_in_schema=False)] = "",
 ) -> Response:
@@ -207,7 +207,7 @@ async def _store_files(caller: Caller, form: Form, sourced: list[PacketFile]) ->
             stored = await caller.product.store.write(form.content(), most=limits.bytes)
             sourced.append(PacketFile(part.file_name, stored))
     if not sourced:
-        raise BadRequest("There is no file in the form: a file is a part with a file name.")
+        raise BadRequest("The form has no file: send a part with a file name.")
 
 
 async def _take_list(caller: Caller, body: NewPacket) -> AcceptedPacket:
@@ -242,7 +242,7 @@ async def list_all(
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[PacketDetails, int]:
-    """Packets by number."""
+    """Packets by id."""
     app = caller.app
     chosen = None if collection is None else (await caller.find_collection(collection)).id
     ids = await app.database.pool.repeat(
@@ -267,13 +267,13 @@ async def show_packet(caller: Reads, id: PacketId) -> PacketDetails:  # noqa: A0
     document = await documents.show_document(app, id, tenant=caller.tenant)
     packets = await app.database.pool.repeat(show_packets, [id], tenant=caller.tenant)
     if id not in packets:
-        raise NotFound(f"There is no packet {id}.")
+        raise NotFound(f"Packet {id} does not exist.")
     return PacketDetails.of(document, packets[id])
 
 
 @routes.get("/{id}/why")
 async def explain_packet(caller: Reads, id: PacketId) -> Why:  # noqa: A002
-    """Why a packet is where it is."""
+    """Explain the state of a packet."""
     if isinstance(id, WaitingPacket):
         job = id.job
         told = await caller.app.database.pool.repeat(explain_job, job)

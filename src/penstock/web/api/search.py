@@ -1,4 +1,4 @@
-"""`/api/search`: the best passages for a question, with where they stand."""
+"""`/api/search`: the best passages for a question, and their places."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -16,12 +16,12 @@ routes = APIRouter(prefix="/api/search", tags=["search"], responses=RESPONSES)
 
 
 class SearchResults(BaseModel):
-    """The hits, the best first."""
+    """The hits, best first."""
 
     hits: list[Hit]
-    more: bool = Field(description="Whether there are hits behind these: give offset.")
+    more: bool = Field(description="There are further hits: raise `offset`.")
     took_ms: float
-    fallback: str | None = Field(None, description="That an index did not answer, and what was done instead.")
+    fallback: str | None = Field(None, description="Set when an index did not answer: what was done instead.")
 
 
 @routes.get("")
@@ -29,17 +29,19 @@ async def find(  # noqa: PLR0913  a parameter of the request is an argument
     caller: Reads,
     *,
     q: Annotated[str, Query(max_length=2000, description="A question, or words.")],
-    collection: Annotated[list[str] | None, Query(description="Only in these; may be repeated.")] = None,
+    collection: Annotated[list[str] | None, Query(description="Only in these collections; may be repeated.")] = None,
     k: Annotated[int, Query(ge=1, le=100, description="Hits, at most.")] = 10,
-    offset: Annotated[int, Query(ge=0, le=1000, description="Hits to leave out first.")] = 0,
+    offset: Annotated[int, Query(ge=0, le=1000, description="Hits to skip.")] = 0,
     metadata: Annotated[str | None, Query(description="A JSON object that the document's metadata contains.")] = None,
     media_type: Annotated[
         list[str] | None, Query(alias="type", max_length=50, description="Only these media types.")
     ] = None,
-    since: Annotated[datetime | None, Query(description="Only documents that came at this time or later.")] = None,
-    until: Annotated[datetime | None, Query(description="Only documents that came before this time.")] = None,
+    since: Annotated[
+        datetime | None, Query(description="Only documents that were uploaded at this time or later.")
+    ] = None,
+    until: Annotated[datetime | None, Query(description="Only documents that were uploaded before this time.")] = None,
     mode: Literal["hybrid", "words", "vectors"] = "hybrid",
-    neighbours: Annotated[int, Query(ge=0, le=10, description="Passages before and behind each hit.")] = 0,
+    neighbours: Annotated[int, Query(ge=0, le=10, description="Passages before and after each hit.")] = 0,
 ) -> SearchResults:
     """The passages that answer best, from all collections or from some."""
     chosen = await choose(caller, collection)
@@ -67,7 +69,7 @@ async def find(  # noqa: PLR0913  a parameter of the request is an argument
 
 
 async def choose(caller: Caller, names: list[str] | None) -> list[Collection]:
-    """Those of these names, or all that the caller may see."""
+    """The collections of these names, or all that the caller may see."""
     if not names:
         return await caller.collections()
     return [await caller.find_collection(name) for name in dict.fromkeys(names)]

@@ -31,7 +31,7 @@ from penstock.engine.inspect import make_ready
 from penstock.errors import BadKey, BadMessage, BadRequest, BadValue, BodyTooLarge, NotFound, QueueFull, WrongState
 from penstock.product import Product
 from penstock.settings import Bytes, SourceSettings
-from penstock.sources import number_in, parse_object
+from penstock.sources import id_in, parse_object
 from penstock.web.dependencies import AfterNumber, Caller, Limit, Page, Reads, Signature, Writes, cut
 from penstock.web.middleware.errors import RESPONSES
 from penstock.web.middleware.request_body import check_head, pieces
@@ -48,12 +48,12 @@ WHY = (
 JSON = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
 
 MessageState = Literal["waiting", "taken", "failed"]
-MessageId = Annotated[str, Header(alias="Penstock-Message-Id", description="The sender's number of the message.")]
+MessageId = Annotated[str, Header(alias="Penstock-Message-Id", description="The sender's id of the message.")]
 Timestamp = Annotated[str, Header(alias="Penstock-Timestamp", description="When it was signed, in seconds since 1970.")]
 
 
 class SourceState(BaseModel):
-    """A source, and how far it was read."""
+    """A source and its progress."""
 
     name: str
     configured: bool = Field(description="Whether the settings of this process have it.")
@@ -66,19 +66,19 @@ class SourceState(BaseModel):
     conflicts: int = 0
     waiting: int = 0
     failed: int = 0
-    polled_at: datetime | None = Field(None, description="The last time that it answered.")
+    polled_at: datetime | None = Field(None, description="When it was last read.")
     swept_at: datetime | None = None
-    error: str | None = Field(None, description="Why it does not answer.")
+    error: str | None = Field(None, description="The last error.")
     error_since: datetime | None = None
 
 
 class InboxMessage(BaseModel):
-    """A message, and what became of it."""
+    """A message and its outcome."""
 
     id: int
     source: str
     message_id: str
-    number: int = Field(description="2: it came once more, with other content.")
+    number: int = Field(description="2: it was sent again, with other content.")
     state: MessageState
     job_id: int | None
     document_id: int | None
@@ -110,12 +110,12 @@ async def list_sources(caller: Reads) -> list[SourceState]:
 async def list_messages(
     caller: Reads,
     *,
-    source: Annotated[str | None, Query(max_length=500, description="Only of this one.")] = None,
+    source: Annotated[str | None, Query(max_length=500, description="Only of this source.")] = None,
     state: MessageState | None = None,
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[InboxMessage, int]:
-    """Messages by number."""
+    """Messages by id."""
     caller.needs_all_collections("see messages")
     rows = await caller.app.database.pool.repeat(
         documents.list_messages, tenant=caller.tenant, source=source, state=state, after=after, most=limit + 1
@@ -126,26 +126,24 @@ async def list_messages(
 
 @routes.post("/messages/{message}/retry", status_code=202)
 async def retry_message(caller: Writes, message: Annotated[int, Path(ge=1, lt=2**63)]) -> InboxMessage:
-    """Give a failed message another chance."""
+    """Retry a failed message."""
     caller.needs_all_collections("retry messages")
     found = await _find(caller, message)
     if found.state != "failed" or found.job_id is None:
-        raise WrongState(f"Message {message} is {found.state}: only a failed one can be tried again.")
+        raise WrongState(f"Message {message} is {found.state}: only a failed one can be retried.")
     async with caller.app.transaction() as tx:
         ready = await make_ready(tx, [found.job_id])
     if not ready:
-        raise WrongState(
-            f"The job of message {message} is over and cannot be tried again: let its source send it again."
-        )
+        raise WrongState(f"Message {message} cannot be retried, because its job is over: let the source send it again.")
     caller.product.notifier.notify()
     return await _find(caller, message)
 
 
 async def _find(caller: Caller, message: int) -> InboxMessage:
-    """By the list: it is the one place that knows whose a message is."""
+    """By the list, which is limited to the caller's tenant."""
     page = await list_messages(caller, source=None, state=None, after=message - 1, limit=1)
     if not page.items or page.items[0].id != message:
-        raise NotFound(f"There is no message {message}.")
+        raise NotFound(f"Message {message} does not exist.")
     return page.items[0]
 
 
@@ -153,15 +151,15 @@ async def _find(caller: Caller, message: int) -> InboxMessage:
 
 
 class MessageReceipt(BaseModel):
-    """A message that is kept."""
+    """A message that was accepted."""
 
-    message: int = Field(description="Its number here; the document or packet that it becomes has it, too.")
-    created: bool = Field(description="False: it came before with the same content.")
+    message: int = Field(description="Its id, which the document or packet that it becomes has, too.")
+    created: bool = Field(description="False: it was accepted before, with the same content.")
     status: str = Field(description="waiting, taken or failed.")
 
 
 class InboxCapacity:
-    """Which inboxes are full. Counted once a second: for each message, the count would cost more than the message."""
+    """The inboxes that are full. Counted once a second: a count for each message would cost more than the message."""
 
     def __init__(self, product: Product) -> None:
         self._product = product
@@ -179,7 +177,7 @@ class InboxCapacity:
 async def post_message(
     signature: Signature, request: Request, source: str, message_id: MessageId = "", timestamp: Timestamp = ""
 ) -> MessageReceipt:
-    """Accept a message: a JSON object, signed with the secret of the source. The same one again is answered alike."""
+    """Accept a message: a JSON object, signed with the secret of the source. Sent again, it gets the same answer."""
     product: Product = request.app.state.product
     webhooks = {name: each for name, each in product.settings.sources.items() if each.type == "webhook"}
     chosen = webhooks.get(source)
@@ -189,7 +187,7 @@ async def post_message(
     if not _is_signed(chosen, signature or "", timestamp, message_id, body) or chosen is None:
         raise BadKey(WHY)
     if len(body) > chosen.largest:
-        raise BodyTooLarge(f"The message has {Bytes(len(body))}, and {chosen.largest} are taken at most.")
+        raise BodyTooLarge(f"The message has {Bytes(len(body))}, more than {chosen.largest}: send a smaller one.")
     message = _message(request, chosen, message_id, body)
     with only(chosen.tenant):
         return await _keep(request, source, chosen, message)
@@ -214,7 +212,7 @@ def _is_signed(chosen: SourceSettings | None, signature: str, timestamp: str, me
 def _message(request: Request, chosen: SourceSettings, message_id: str, body: bytes) -> SourceMessage:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
-        raise HTTPException(415, f"A message is application/json, and this one says that it is {kind[:100]}.")
+        raise HTTPException(415, f"The message is {kind[:100]}: send application/json.")
     try:
         payload = parse_object(body)
     except BadMessage as error:
@@ -223,11 +221,9 @@ def _message(request: Request, chosen: SourceSettings, message_id: str, body: by
         given = message_id.encode("latin-1").decode()
     except UnicodeError:
         raise BadValue("Penstock-Message-Id is not UTF-8.") from None
-    number = given or number_in(payload, chosen.message_id_from)
+    number = given or id_in(payload, chosen.message_id_from)
     if not number:
-        raise BadValue(
-            f"The message has no number: send Penstock-Message-Id, or {chosen.message_id_from!r} in the body."
-        )
+        raise BadValue(f"The message has no id: send Penstock-Message-Id, or {chosen.message_id_from!r} in the body.")
     return SourceMessage(checked_id(number), payload)
 
 
@@ -235,11 +231,11 @@ async def _keep(request: Request, source: str, chosen: SourceSettings, message: 
     product: Product = request.app.state.product
     capacity: InboxCapacity = request.app.state.inbox_capacity
     if await capacity.is_full(source):
-        raise QueueFull(f"As many messages of {source} wait as may ({chosen.waiting:,}). Send it again later.")
+        raise QueueFull(f"The inbox of {source} is full ({chosen.waiting:,} messages). Retry later.")
     done = await asyncio.shield(product.inbox.receive(source, [message]))
     if done.conflicts:
         raise WrongState(
-            f"The message {message.id[:200]} came before with other content, and the source takes none: give it a new number."
+            f"The message {message.id[:200]} was accepted before with other content: send it with a new id."
         )
     number, state = await product.inbox.find(source, message.id)
     return MessageReceipt(message=number, created=bool(done.new or done.versions), status=state)

@@ -27,14 +27,14 @@ class NewMessage(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    message_id: str = Field(description="The sender's number of it: the same one again is the same message.")
+    message_id: str = Field(description="The sender's id: a message with the same id is the same message.")
     text: str = Field(description="Up to 100,000 bytes.")
     author: str = ""
-    at: datetime | None = Field(None, description="When it was said; UTC if it does not say otherwise.")
+    at: datetime | None = Field(None, description="When it was sent; UTC without a time zone.")
 
 
 class NewMessages(BaseModel):
-    """Messages in the order in which they were said."""
+    """Messages in the order of the conversation."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,7 +59,7 @@ BODY = {
 
 @routes.post("/streams/{stream}/messages", status_code=201, openapi_extra=BODY)
 async def post_messages(caller: Writes, request: Request, stream: StreamName) -> Posted:
-    """Add up to 1,000 messages in their order; the stream is made with its first. What came before is answered alike."""
+    """Add up to 1,000 messages in their order; the first one creates the stream. Repeated ones change nothing."""
     caller.needs_all_collections("write into streams")
     given = await read_model(request, NewMessages, BODY_MAX, "The messages")
     messages = [memos.Message(each.message_id, each.text, each.author, in_utc(each.at)) for each in given.messages]
@@ -82,7 +82,7 @@ async def list_streams(
 
 @routes.get("/streams/{stream}")
 async def show_stream(caller: Reads, stream: StreamName) -> Stream:
-    """One stream, and where its next batch is."""
+    """One stream, and the state of its next batch."""
     caller.needs_all_collections("see streams")
     found = await _find(caller, stream)
     if found.job is None:
@@ -95,7 +95,7 @@ async def show_stream(caller: Reads, stream: StreamName) -> Stream:
 async def list_stream_messages(
     caller: Reads, stream: StreamName, after: AfterNumber = 0, limit: Limit = 100
 ) -> Page[StreamMessage, int]:
-    """Its messages by number."""
+    """Its messages in order."""
     caller.needs_all_collections("see streams")
     found = await _find(caller, stream)
     messages = await caller.app.database.pool.repeat(memos.list_messages, stream=found.id, after=after, most=limit + 1)
@@ -104,7 +104,7 @@ async def list_stream_messages(
 
 @routes.delete("/streams/{stream}", status_code=204)
 async def delete_stream(caller: Writes, stream: StreamName) -> None:
-    """Delete it: nobody sees it any more, and a job removes its messages and memos."""
+    """Hide it at once; a job removes its messages and memos."""
     caller.needs_all_collections("delete streams")
     await caller.product.memos.delete_stream(stream, tenant=caller.tenant)
 
@@ -123,14 +123,14 @@ async def delete_stream_message(
 async def list_memos(
     caller: Reads,
     *,
-    stream: Annotated[str | None, Query(max_length=1000, description="Only of this one.")] = None,
-    q: Annotated[str, Query(max_length=2000, description="A question, or words; without it, memos by number.")] = "",
+    stream: Annotated[str | None, Query(max_length=1000, description="Only of this stream.")] = None,
+    q: Annotated[str, Query(max_length=2000, description="A question, or words; without it, memos by id.")] = "",
     k: Annotated[int, Query(ge=1, le=100, description="Memos that answer the question, at most.")] = 10,
     every: Annotated[bool, Query(description="Also those that were merged or superseded.")] = False,
     after: AfterNumber = 0,
     limit: Limit = 100,
 ) -> Page[Memo, int]:
-    """Memos by number, or those that answer a question best."""
+    """Memos by id, or those that answer a question best."""
     caller.needs_all_collections("see memos")
     chosen = None if stream is None else (await _find(caller, stream)).id
     if q.strip():

@@ -27,10 +27,10 @@ LINK_TYPE = "application/vnd.penstock.link+json"
 LINK_MAX = 10_000  # bytes
 GOES_ON = {409, 422}  # what concerns one file of a form; after anything else the rest is not read
 
-Replace = Annotated[bool, Query(description="Make a new version if there is a document of this name.")]
+Replace = Annotated[bool, Query(description="Add a version if the name is taken.")]
 MetadataText = Annotated[str | None, Query(alias="metadata", description="A JSON object.")]
 MetadataHeader = Annotated[str | None, Header(alias="X-Penstock-Metadata", description="The same as ?metadata=.")]
-UploadedBy = Annotated[str, Query(max_length=200, description="Who sends it; shown with the document.")]
+UploadedBy = Annotated[str, Query(max_length=200, description="The uploader; shown with the document.")]
 Key = Annotated[
     str | None,
     Header(alias="Idempotency-Key", description="The same key and body again get the first answer again, for a day."),
@@ -38,7 +38,7 @@ Key = Annotated[
 
 
 class FileAnswer(BaseModel):
-    """What became of one file of a form."""
+    """The outcome of one file of a form."""
 
     name: str
     code: int = Field(description="The status that the file would have got alone.")
@@ -64,7 +64,7 @@ FORM = {
                     "type": "object",
                     "required": ["file"],
                     "properties": {
-                        "metadata": {"type": "string", "description": "A JSON object, for the files behind it."},
+                        "metadata": {"type": "string", "description": "A JSON object, for the files after it."},
                         "file": {"type": "array", "items": {"type": "string", "format": "binary"}},
                     },
                 }
@@ -87,7 +87,7 @@ async def put_document(  # noqa: PLR0913  a parameter of the request is an argum
     uploaded_by: UploadedBy = "",
     key: Key = None,
 ) -> Response:
-    """Accept a file: the body is its bytes, or a link to it. 409 if there is one of this name, its number as `existing`."""
+    """Accept a file: the body is its bytes, or a link to it. 409 if the name is taken; `existing` is that document's id."""
     most = caller.app.settings.limits.bytes
     size = check_head(request, most)
     text, where = (metadata, "metadata") if metadata is not None else (metadata_header, "X-Penstock-Metadata")
@@ -123,7 +123,7 @@ async def _read_link(request: Request) -> str:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or found.keys() != {"url"} or not isinstance(found["url"], str):
-        raise BadValue('The body is no link: write {"url": "https://example.org/file.pdf"}.')
+        raise BadValue('The body is not a link: write {"url": "https://example.org/file.pdf"}.')
     return found["url"]
 
 
@@ -131,7 +131,7 @@ async def _read_link(request: Request) -> str:
     "",
     status_code=202,
     response_model=Accepted,
-    responses={207: {"model": list[FileAnswer], "description": "Several files: what became of each"}},
+    responses={207: {"model": list[FileAnswer], "description": "Several files: the outcome of each"}},
     openapi_extra=FORM,
 )
 async def post_documents(
@@ -162,7 +162,7 @@ async def post_documents(
 
 
 class _FormUpload:
-    """The files of a form, one after the other, and what became of each."""
+    """The files of a form, one after the other, and the outcome of each."""
 
     def __init__(self, caller: Caller, form: Form, usual: Upload) -> None:
         self._caller = caller
@@ -172,7 +172,7 @@ class _FormUpload:
         self._outcomes: list[tuple[str, Accepted | PenstockError]] = []
 
     async def read(self) -> None:
-        """Until the end of the form, or until something that concerns all of it."""
+        """Read to the end of the form, or to an error that concerns all of it."""
         try:
             async for part in self._form.parts():
                 if part.file_name is None:
@@ -204,7 +204,7 @@ class _FormUpload:
 
     def response(self) -> Response:
         if not self._outcomes:
-            raise BadRequest("There is no file in the form: a file is a part with a file name.")
+            raise BadRequest("The form has no file: send a part with a file name.")
         if len(self._outcomes) == 1:
             [(_, outcome)] = self._outcomes
             return refuse(outcome) if isinstance(outcome, PenstockError) else accepted(outcome)
@@ -214,7 +214,7 @@ class _FormUpload:
 
 
 def accepted(made: Accepted) -> Response:
-    """202, and where to look."""
+    """202, with the address of the document."""
     return JSONResponse(made.answer(), 202, {"Location": f"/api/documents/{made.id}"})
 
 
@@ -230,5 +230,5 @@ async def _capped(content: AsyncIterator[bytes], most: int) -> AsyncIterator[byt
     async for piece in content:
         count += len(piece)
         if count > most:
-            raise BodyTooLarge(f"The file has more bytes than are taken: {most}.")
+            raise BodyTooLarge(f"The file is larger than {most:,} bytes (limits.bytes): send a smaller one.")
         yield piece

@@ -2,10 +2,10 @@
 
 A key comes as `Authorization: Bearer pk_…`. A browser that has signed in sends a cookie; what it wants to change must come from
 a page of ours (`Origin`). Without either, a request is granted only if the API listens on loopback (and `api.require_key`
-is off), comes from there, is for there (its `Host`: a stranger's name may point to 127.0.0.1), and comes from no page of
-another site. A link is good for the content of one document. The route then says which scope it needs (dependencies.py).
+is off), comes from there, is for there (its `Host`: a foreign name may point to 127.0.0.1), and does not come from a page
+of another site. A link is good for the content of one document. The route declares the scope that it needs (dependencies.py).
 
-What follows runs in the name of the tenant, in the database as well. Here, too, are the headers that every answer has, and
+The rest of the request runs as the tenant, in the database as well. Here, too, are the headers that every answer has, and
 the paths that no route can take: not UTF-8, or with control characters.
 """
 
@@ -25,7 +25,7 @@ from penstock.settings import ApiSettings
 from penstock.web.middleware.errors import database_away, plain, refuse
 from penstock.web.server import is_loopback
 
-# Nothing that is stored here may run in a browser, be framed, be guessed at, or stay in a cache.
+# Nothing that is stored here may run in a browser, be framed, be sniffed, or stay in a cache.
 ALWAYS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -33,7 +33,7 @@ ALWAYS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-# Without authentication: what a probe asks, signing in and out, and what a page looks like.
+# Without authentication: probes, signing in and out, and the assets of pages.
 OPEN = {"/health/live", "/health/ready", "/api/session", "/sign-in", "/sign-out"}
 OPEN_BELOW = "/static/"
 SIGNED = re.compile(r"/api/inbox/[^/]+")  # a POST there carries a signature in place of a key (sources.py)
@@ -122,13 +122,13 @@ class Authenticator:
         # For a document that is not there, too: the answer is the same.
         check_link(signing.secrets, token, method=method, document=document, tenant=tenant or "", now=signing.now)
         if tenant is None:
-            raise NotFound(f"There is no document {document}.")
+            raise NotFound(f"Document {document} does not exist.")
         return Principal(tenant, frozenset({"read"}), "a link")
 
     def _local(self, scope: Scope, headers: Headers) -> Principal:
-        """Without a key: only from here, to here, and from no page of another site."""
+        """Without a key: only from this machine, to this machine, and not from a page of another site."""
         if not self.keyless:
-            raise BadKey("A key is needed: send `Authorization: Bearer pk_…`. `penstock key create` makes one.")
+            raise BadKey("A key is needed: send `Authorization: Bearer pk_…`. `penstock keys create` makes one.")
         client = scope.get("client")
         if client is not None and not is_loopback(client[0]):
             raise BadKey("Without a key, only this machine may ask: send `Authorization: Bearer pk_…`.")
@@ -161,7 +161,7 @@ def is_open(path: str) -> bool:
 
 
 def _link(scope: Scope) -> tuple[int, str, str] | None:
-    """Which document a link in the address is for, the link, and what is asked."""
+    """The document of a link in the address, the link, and the method."""
     place = CONTENT.fullmatch(scope["path"])
     if place is None or scope["method"] not in HARMLESS or b"link=" not in scope["query_string"]:
         return None
@@ -201,7 +201,7 @@ def _impossible(scope: Scope) -> str:
         except UnicodeDecodeError:
             return f"The {what} is not UTF-8."
         if "\0" in text:
-            return f"The {what} has a NUL character in it, which no name or text can have."
+            return f"The {what} contains a NUL character, which no name or text can have: leave it out."
         if what == "path" and any(ord(char) < 32 or ord(char) == 127 for char in text):
-            return "The path has a control character in it, such as a line break, which no name can have."
+            return "The path contains a control character, such as a line break, which no name can have: leave it out."
     return ""

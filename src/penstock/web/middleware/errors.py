@@ -1,7 +1,7 @@
 """Every error as application/problem+json (RFC 9457): a status for programs, a sentence for people.
 
 What Penstock refuses on purpose carries its own status and sentence. What the web framework finds (unknown paths, wrong
-parameters) is put into the same form. Anything else is a 500 that tells nothing of the inside; its traceback is logged.
+parameters) is put into the same form. Anything else is a 500 without details; its traceback is logged.
 """
 
 import re
@@ -43,9 +43,9 @@ class Fault(BaseModel):
 
 
 class Problem(BaseModel):
-    """Why a request was not granted."""
+    """The reason why a request was refused."""
 
-    type: str = Field(description="A name of the error for programs; about:blank where the status says it all.")
+    type: str = Field(description="A name of the error for programs; about:blank where the status suffices.")
     title: str
     status: int
     detail: str = Field(description="What is wrong, and what to do.")
@@ -55,7 +55,7 @@ class Problem(BaseModel):
 
 def _documented(description: str) -> dict[str, Any]:
     schema = Problem.model_json_schema()
-    fault = schema.pop("$defs")["Fault"]  # written out: a reference into it would be looked for at the document's root
+    fault = schema.pop("$defs")["Fault"]  # written out: a reference would be resolved at the document's root
     schema["properties"]["errors"]["anyOf"][0]["items"] = fault
     return {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}
 
@@ -93,7 +93,7 @@ def _status(error: PenstockError) -> int:
 
 
 def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The response; fields that say nothing are left out."""
+    """The response; empty fields are left out."""
     return JSONResponse(
         problem.model_dump(exclude_none=True),
         status_code=problem.status,
@@ -109,7 +109,7 @@ def plain(status: int, detail: str, headers: Mapping[str, str] | None = None) ->
 
 
 def printable(text: str) -> str:
-    """Without secrets, and without a lone half of a character, which a request may contain and no answer can."""
+    """Text without secrets, and without a lone half of a character, which a request may contain and no answer can."""
     return storable(mask(text), "\0")
 
 
@@ -133,7 +133,7 @@ def handle_problems(app: FastAPI) -> None:
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RateLimited, _refused)
     app.add_exception_handler(BadJob, _refused)
-    app.add_exception_handler(JobFailure, _refused)  # what a question met on its way: a model or a bucket that is away
+    app.add_exception_handler(JobFailure, _refused)  # a model or a bucket that a request needs is away
     app.add_exception_handler(DatabaseTrouble, _database_away)
     app.add_exception_handler(CannotStart, _database_away)
     app.add_exception_handler(TimeoutError, _late)
@@ -161,38 +161,42 @@ async def _database_away(request: Request, error: Exception) -> Response:
 
 async def _late(request: Request, error: Exception) -> Response:
     log.warning("a request waited in vain", path=request.url.path, error=str(error))
-    return plain(503, str(error) or "Something that was needed did not answer in time.", {"Retry-After": SOON})
+    return plain(
+        503,
+        str(error) or "A service that this request needs did not answer in time: retry later.",
+        {"Retry-After": SOON},
+    )
 
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
     detail = str(error.detail)
     if error.status_code == 404 and detail == "Not Found":
-        detail = f"There is nothing at {request.url.path}. GET /api/openapi.json lists what there is."
+        detail = f"{request.url.path} does not exist. /docs lists all routes."
     elif error.status_code == 405:
         detail = f"{request.method} is not possible at {request.url.path}."
     return plain(error.status_code, detail, error.headers)
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:
-    """A path that cannot be a thing's address is the address of nothing: 404. The rest is 422."""
+    """A path that cannot be an address is 404, the rest is 422."""
     assert isinstance(error, RequestValidationError)  # noqa: S101
     faults = [
         Fault(where=printable(".".join(str(part) for part in one["loc"])), message=printable(str(one["msg"])))
         for one in error.errors()
     ]
     if any(one["loc"][:1] == ("path",) for one in error.errors()):
-        return plain(404, f"There is nothing at this address: {faults[0].message} ({faults[0].where}).")
+        return plain(404, f"This address does not exist: {faults[0].message} ({faults[0].where}).")
     detail = "; ".join(f"{fault.where}: {fault.message}" for fault in faults)
     problem = Problem(type="urn:penstock:bad-value", title="Bad value", status=422, detail=f"{detail}.", errors=faults)
     return answer(problem)
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:
-    """Nobody is there to read an answer."""
+    """The client has left."""
     return Response(status_code=400)
 
 
 async def _unexpected(_request: Request, _error: Exception) -> Response:
     """uvicorn logs the traceback."""
-    return plain(500, "Something went wrong inside of Penstock. Its log has the details.")
+    return plain(500, "Internal error: the log of the API has the details.")

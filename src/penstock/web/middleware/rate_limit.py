@@ -1,9 +1,9 @@
-"""Rate limits: how often one caller may ask, and how many searches run at once in this process.
+"""Rate limits: the requests of one caller, and the concurrent searches of this process.
 
-`AddressLimits` stands before any key is looked at: it counts what comes from one address, and a wrong key as ten requests, so
-that guessing is slow. `Rates` stands behind that: a key, or an address without one, has a bucket for each kind of request
-(searching, reading, writing). A search then takes one of the `SearchSlots`. A refusal is a 429, or a 503 when it is nobody's
-fault, with Retry-After; nothing was done for it and its body was not looked at. Health and metrics are never refused.
+`AddressLimits` runs before authentication: it counts the requests of one address, and a wrong key as ten of them, so that
+guessing is slow. `RateLimits` runs after it: a key, or an address without one, has a bucket for each kind of request
+(searching, reading, writing). A search then takes one of the `SearchSlots`. A refusal is a 429, or a 503 for
+overload, with Retry-After; nothing was done for it and its body was not read. Health and metrics are never refused.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ refused = telemetry.counter(
 
 
 class Buckets:
-    """What each caller has left of one rate. A bucket is one number, the time at which it will be full again."""
+    """The buckets of one rate, one for each caller. A bucket is a number: the time at which it will be full again."""
 
     def __init__(self, rate: Rate, most: int = MOST_CALLERS) -> None:
         self._each = rate.seconds / rate.count
@@ -69,7 +69,7 @@ class Buckets:
     def _keep(self, caller: Hashable, full_at: float, now: float) -> None:
         self._full_at[caller] = full_at
         self._full_at.move_to_end(caller)
-        # Two old ones for each new one: what is full says no more than a bucket that was never there.
+        # Two old ones for each new one: a full bucket holds no information.
         for _ in range(2):
             oldest, its_full_at = next(iter(self._full_at.items()))
             if its_full_at > now and len(self._full_at) <= self._most:
@@ -145,7 +145,7 @@ class RateLimits:
 
 
 def address_of(scope: Scope) -> str:
-    """Whom an address belongs to: of IPv6, all_tenants has a whole network of 2^64."""
+    """The address that is counted: of IPv6 the network of 2^64 addresses, which one client has."""
     host: str = (scope.get("client") or ("",))[0]
     if ":" not in host:
         return host
@@ -175,21 +175,20 @@ def _buckets(text: str) -> Buckets | None:
 
 @lru_cache(1000)
 def _too_many(setting: str, what: str, rate: str, seconds: int) -> Response:
-    detail = f"Too many {what}: {rate} are answered (rates.{setting}). Ask again in {seconds} s, and more slowly."
+    detail = f"Too many {what}: the limit is {rate} (rates.{setting}). Retry in {seconds} s, and more slowly."
     return plain(429, detail, {"Retry-After": str(seconds)})
 
 
 @lru_cache(10)
 def _too_busy(at_once: int) -> Response:
     detail = (
-        f"More is searched at the moment than this server can do: it works on {at_once} searches at once "
-        "(rates.searches_at_once). Ask again in 1 s."
+        f"The server is overloaded with searches: it runs {at_once} at once (rates.searches_at_once). Retry in 1 s."
     )
     return plain(503, detail, {"Retry-After": "1"})
 
 
 async def _refuse(why: str, answer: Response, send: Send) -> None:
-    """Send an answer that was made before: in a flood of requests, what a refusal costs is missing for the others."""
+    """Send an answer that was made before: in a flood of requests, refusals must be cheap."""
     refused.labels(why).inc()
     # A list of its own, because others add headers to it.
     await send({"type": "http.response.start", "status": answer.status_code, "headers": [*answer.raw_headers]})
@@ -200,7 +199,7 @@ async def _refuse(why: str, answer: Response, send: Send) -> None:
 
 
 class SearchSlots:
-    """The searches that run at once, and the queue of those that wait for a slot.
+    """The concurrent searches, and the queue of those that wait for a slot.
 
     In a rush the oldest comes first. A queue that was never short for a while is overload: then the newest comes first, and
     waits no longer than a search takes, because the others would get their answers too late.
@@ -227,10 +226,10 @@ class SearchSlots:
         if len(self._waiting) < self._short:
             self._since = time.monotonic()
         elif len(self._waiting) >= self._places:
-            _tell(self._waiting.popleft(), False)
+            _answer(self._waiting.popleft(), False)
         slot: asyncio.Future[bool] = loop.create_future()
         patience = max(SHORTEST, min(self._usual, self._patience)) if self._is_overload() else self._patience
-        leaving = loop.call_later(patience, _tell, slot, False)
+        leaving = loop.call_later(patience, _answer, slot, False)
         self._waiting.append(slot)
         try:
             return await slot
@@ -247,7 +246,7 @@ class SearchSlots:
         """Give a free slot to the next search that waits."""
         while self._waiting:
             slot = self._waiting.pop() if self._is_overload() else self._waiting.popleft()
-            if _tell(slot, True):
+            if _answer(slot, True):
                 return
         self._free += 1
 
@@ -272,7 +271,7 @@ class SearchSlot:
             slots.pass_on()
 
 
-def _tell(slot: "asyncio.Future[bool]", answer: bool) -> bool:
+def _answer(slot: "asyncio.Future[bool]", answer: bool) -> bool:
     """Set the answer; False if the search has left or was cancelled meanwhile."""
     if slot.done():
         return False

@@ -31,13 +31,13 @@ USUAL = 2**20
 IDLE = 30.0  # seconds between two pieces
 GRACE = 60.0  # seconds of waiting after which the rate counts
 SLOWEST = 1024  # bytes per second of waiting
-LINGER = 2.0  # seconds for which a refused sender is still listened to
-SMALL = 2**16  # bytes of an unread body that are taken in to keep the connection
+LINGER = 2.0  # seconds for which the body of a refused request is still read
+SMALL = 2**16  # bytes of an unread body that are read to keep the connection
 PARTS = 10_000  # of a form
 FIELD = 100_000  # bytes of a field that is not a file
 HEADER = 8 * 1024  # bytes: a name of 5,000 characters shall get its own answer
 
-logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of what we refuse with a sentence
+logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it logs what is refused with a sentence anyway
 
 
 class BodyMeter:
@@ -67,7 +67,7 @@ class BodyMeter:
         return message
 
     async def drain(self, most: int, within: float) -> None:
-        """Read and discard what no route wants, as far as it is worth it."""
+        """Read and discard the rest of a body, up to a bound."""
         try:
             async with asyncio.timeout(within):
                 stop = self.count + most
@@ -86,10 +86,12 @@ class BodyMeter:
             async with asyncio.timeout(IDLE):
                 message = await self._receive()
         except TimeoutError:
-            raise HTTPException(408, f"Nothing came for {IDLE:.0f} s. Send the request again.") from None
+            raise HTTPException(408, f"No data arrived for {IDLE:.0f} s: send the request again.") from None
         self._waited += time.monotonic() - began
         if self._waited > GRACE and self.count < self._waited * SLOWEST:
-            raise HTTPException(408, f"The body comes with less than {SLOWEST} bytes per second.")
+            raise HTTPException(
+                408, f"The body arrives with less than {SLOWEST} bytes per second: use a faster connection."
+            )
         return message
 
 
@@ -130,7 +132,7 @@ def meter_of(request: Request) -> BodyMeter:
 
 
 async def pieces(request: Request, most: int) -> AsyncIterator[bytes]:
-    """The body, as it comes, up to a cap of its own; one whose length was announced and is too much is not begun."""
+    """The body as it arrives, up to a cap of its own."""
     meter = meter_of(request)
     meter.most = sys.maxsize
     async for piece in request.stream():
@@ -139,18 +141,18 @@ async def pieces(request: Request, most: int) -> AsyncIterator[bytes]:
         if piece:
             yield piece
     if meter.declared is not None and meter.count != meter.declared:
-        raise BadRequest(f"The body has {meter.count} bytes, and {meter.declared} were announced.")
+        raise BadRequest(f"The body has {meter.count} bytes instead of the announced {meter.declared}: send it again.")
     await asyncio.sleep(0)  # a body longer than announced has ended the connection by now
     if await request.is_disconnected():
         raise ClientDisconnect
 
 
 def check_head(request: Request, most: int = sys.maxsize) -> int | None:
-    """The announced size; before anything is received, what cannot be taken is refused."""
+    """The announced size; refuses what cannot be accepted before anything is received."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise HTTPException(415, "A body with a Content-Encoding is not taken: send the file's own bytes.")
+        raise HTTPException(415, "Content-Encoding is not supported: send the file's own bytes.")
     if "content-range" in request.headers:
-        raise BadRequest("A part of a document is not taken (Content-Range): send all of it.")
+        raise BadRequest("Content-Range is not supported: send the whole document.")
     size = meter_of(request).declared
     if size is not None and size > most:
         raise BodyTooLarge(_too_large(size, most))
@@ -158,7 +160,7 @@ def check_head(request: Request, most: int = sys.maxsize) -> int | None:
 
 
 def _too_large(size: int, most: int) -> str:
-    return f"The body has {Bytes(size)} or more, and {Bytes(most)} are taken at most."
+    return f"The body has {Bytes(size)} or more, and the limit is {Bytes(most)}: send a smaller one."
 
 
 # -- forms ----------------------------------------------------------------------------------------------------------
@@ -192,7 +194,7 @@ class Form:
             raise BadRequest(f"The form cannot be read: {error}.") from None
 
     async def parts(self) -> AsyncIterator[Part]:
-        """Each part; what was not read of it when the next one is asked for is skipped."""
+        """Each part; the unread rest of a part is skipped."""
         count = 0
         while (found := await self._next()) is not self._END:
             if isinstance(found, Part):
@@ -202,7 +204,7 @@ class Form:
                 yield found
 
     async def content(self) -> AsyncIterator[bytes]:
-        """The bytes of the part that came last."""
+        """The bytes of the current part."""
         while isinstance(found := await self._next(), bytes):
             yield found
 

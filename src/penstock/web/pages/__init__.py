@@ -1,10 +1,11 @@
 """The dashboard: pages for people, rendered on the server, over the same product as the API.
 
 Each noun has a module with its routes, and a template. A page needs no script to be read or to act: its forms are plain, and
-answered by a redirect. With scripts it follows what happens, and takes files that are dropped on it (static/live.js).
+answered by a redirect. With scripts it follows what happens (static/live.js) and takes files that are dropped on it
+(static/upload.js).
 """
 
-from penstock.web.pages import anonymous, document, documents, operations, overview, packets, render, search
+from penstock.web.pages import anonymous, document, documents, operations, overview, packets, reference, render, search
 from penstock.web.pages.anonymous import ErrorPages as ErrorPages
 
 ROUTERS = (
@@ -14,6 +15,7 @@ ROUTERS = (
     documents.routes,
     document.routes,
     search.routes,
+    reference.routes,
     packets.routes,
     operations.job_routes,
     operations.inbox_routes,

@@ -46,8 +46,8 @@ async def sign_in(
     try:
         await open_in_browser(request, answer, key)
     except BadKey as error:
-        facts = {"wanted": _local(wanted), "fault": str(error), "keyless": authenticator.keyless}
-        return show(request, None, "sign_in.html", status=401, **facts)
+        values = {"wanted": _local(wanted), "fault": str(error), "keyless": authenticator.keyless}
+        return show(request, None, "sign_in.html", status=401, **values)
     return answer
 
 
@@ -100,7 +100,7 @@ class ErrorPages:
             await self._app(scope, receive, send_readable)
         except Exception:  # the server logs it, and would answer in JSON
             if not begun_at_all:
-                detail = "Something went wrong inside of Penstock. Its log has the details."
+                detail = "Internal error: the log of the API has the details."
                 problem = {"title": "Internal Server Error", "status": 500, "detail": detail}
                 await show(Request(scope), None, "problem.html", status=500, problem=problem)(scope, receive, send)
             raise

@@ -1,11 +1,12 @@
 """Charts as SVG, drawn on the server: they need no script, follow the colours of the page, and are read out by their label.
 
-A chart is stretched to its place (`preserveAspectRatio="none"`), so all words stand beside it, in HTML. Colours are classes:
-a page has no styles of its own.
+A chart is stretched to its place (`preserveAspectRatio="none"`), so all words stand next to it, in HTML. Colours are
+classes: a page has no styles of its own.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from markupsafe import Markup
 
@@ -15,7 +16,7 @@ SLOT = 10  # units of a column, of which a tenth is air on each side
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One stretch of time: its parts from the bottom to the top, and what to say about it."""
+    """One stretch of time: its parts from the bottom to the top, and its tooltip."""
 
     parts: tuple[tuple[str, float], ...]  # class, amount
     words: str
@@ -23,6 +24,21 @@ class Column:
     @property
     def total(self) -> float:
         return sum(amount for _, amount in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A bar of a timeline."""
+
+    name: str
+    tone: str  # a class
+    start: datetime
+    end: datetime
+    note: str = ""
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start).total_seconds()
 
 
 def ceiling(largest: float) -> float:
@@ -78,7 +94,19 @@ def area(values: Sequence[float], words: Sequence[str], label: str, top: float |
     return _chart(drawn, len(values) * SLOT, label, f"area {tone}")
 
 
-def fairness_key(parts: Sequence[tuple[str, float, str]], label: str) -> Markup:
+def bar(stretch: Stretch, among: Sequence[Stretch]) -> Markup:
+    """One row of a timeline: where in the time of all of them it lies."""
+    first = min(each.start for each in among)
+    whole = (max(each.end for each in among) - first).total_seconds() or 1.0
+    x = (stretch.start - first).total_seconds() / whole * 1000
+    wide = max(stretch.seconds / whole * 1000, 4)  # the shortest is seen, too
+    return Markup(
+        '<svg class="gantt" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="rail" width="1000" height="10"/><rect class="{}" x="{:.1f}" width="{:.1f}" height="10"/></svg>'
+    ).format(stretch.tone, min(x, 996), wide)
+
+
+def divided(parts: Sequence[tuple[str, float, str]], label: str) -> Markup:
     """A bar that is divided: class, amount, words of each part."""
     whole = sum(amount for _, amount, _ in parts) or 1
     x, drawn = 0.0, []
@@ -92,7 +120,7 @@ def fairness_key(parts: Sequence[tuple[str, float, str]], label: str) -> Markup:
             )
         x += wide
     return Markup(
-        '<svg class="share" viewBox="0 0 1000 10" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
+        '<svg class="divided" viewBox="0 0 1000 10" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
     ).format(label, Markup("").join(drawn))
 
 

@@ -7,15 +7,16 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request, Response
+from markupsafe import Markup, escape
 
 from penstock import documents
-from penstock.documents import Document, Event, Upload, show_packets
+from penstock.documents import LARGEST, ChunkText, Document, Event, Upload, show_packets
 from penstock.engine import find_job
-from penstock.errors import BadRequest
+from penstock.errors import BadRequest, WrongState
 from penstock.web.dependencies import Caller, DocumentId, Reads, Writes
 from penstock.web.middleware.request_body import Form as Files
 from penstock.web.middleware.request_body import check_head, pieces
-from penstock.web.pages.render import back, show
+from penstock.web.pages.render import back, drawable, show
 
 routes = APIRouter(prefix="/documents", include_in_schema=False)
 
@@ -33,6 +34,16 @@ class TimelineItem:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentView:
+    """The part of a document that a page shows."""
+
+    view: View = "pages"
+    page: int = 1
+    chunk: int = -1
+    passage: int | None = None
+
+
 @routes.get("/{id}", response_class=Response)
 async def show_document(
     caller: Reads,
@@ -42,20 +53,30 @@ async def show_document(
     view: View = "pages",
     page: Annotated[int, Query(ge=1, lt=2**31)] = 1,
     chunk: Annotated[int, Query(ge=-1, lt=2**31)] = -1,
+    passage: Annotated[int | None, Query(ge=0, lt=2**31)] = None,
 ) -> Response:
-    """One document."""
+    """One document; a passage is the chunk that search has found, which is marked."""
+    return await _show(caller, request, id, DocumentView(view, page, chunk, passage))
+
+
+async def _show(caller: Caller, request: Request, document_id: int, asked: DocumentView, fault: str = "") -> Response:
     app, tenant = caller.app, caller.tenant
-    document = await documents.show_document(app, id, tenant=tenant)
-    why = await documents.explain_document(app, id, tenant=tenant)
+    document = await documents.show_document(app, document_id, tenant=tenant)
+    shown = await _passage(caller, document, asked.passage)
+    page, view = shown.page if shown and shown.page else asked.page, asked.view
+    why = await documents.explain_document(app, document.id, tenant=tenant)
     job = await _job(caller, document)
-    events = await documents.list_events(app, id, most=200, tenant=tenant)
-    packets = await app.database.pool.repeat(show_packets, [id], tenant=tenant)
-    members = await documents.list_documents(app, parent=id, most=100, tenant=tenant)
+    events = await documents.list_events(app, document.id, most=200, tenant=tenant)
+    packets = await app.database.pool.repeat(show_packets, [document.id], tenant=tenant)
+    members = await documents.list_documents(app, parent=document.id, most=100, tenant=tenant)
     live = document.live_id is not None
+    text = await _page(caller, document, page) if live and view == "pages" else None
     return show(
         request,
         caller,
         "document.html",
+        status=409 if fault else 200,
+        fault=fault,
         document=document,
         parent=await _parent(caller, document),
         why=why,
@@ -64,24 +85,40 @@ async def show_document(
         trace=_trace(caller, job),
         view=view,
         page=page,
-        text=await _page(caller, document, page) if live and view == "pages" else None,
-        drawable=(document.media_type or "") == "application/pdf" or (document.media_type or "").startswith("image/"),
-        chunks=await documents.list_chunks(app, id, after=chunk, most=CHUNKS + 1, tenant=tenant)
+        passage=shown if text else None,
+        text=text,
+        marked=mark_passage(text.text, shown) if text else "",
+        drawable=drawable(document),
+        chunks=await documents.list_chunks(app, document.id, after=asked.chunk, most=CHUNKS + 1, tenant=tenant)
         if live and view == "chunks"
         else [],
         per_page=CHUNKS,
-        versions=await documents.list_versions(app, id, most=100, tenant=tenant)
+        versions=await documents.list_versions(app, document.id, most=100, tenant=tenant)
         if document.status != "deleted"
         else [],
         members=members,
-        restorable=bool(app.settings.documents.restore_within),
-        packet=packets.get(id),
+        packet=packets.get(document.id),
     )
 
 
 async def _page(caller: Caller, document: Document, number: int) -> Any:
     found = await documents.list_pages(caller.app, document.id, after=number - 1, most=1, tenant=caller.tenant)
     return found[0] if found and found[0].number == number else None
+
+
+async def _passage(caller: Caller, document: Document, chunk: int | None) -> ChunkText | None:
+    if chunk is None or document.live_id is None:
+        return None
+    found = await documents.list_chunks(caller.app, document.id, after=chunk - 1, most=1, tenant=caller.tenant)
+    return found[0] if found and found[0].number == chunk else None
+
+
+def mark_passage(text: str, passage: ChunkText | None) -> Markup:
+    """The text of a page with a passage of it marked; all of it is escaped."""
+    if passage is None or not passage.start < passage.stop <= len(text):
+        return escape(text)
+    before, marked, after = text[: passage.start], text[passage.start : passage.stop], text[passage.stop :]
+    return Markup('{}<mark class="found" id="passage" tabindex="-1">{}</mark>{}').format(before, marked, after)
 
 
 async def _parent(caller: Caller, document: Document) -> Document | None:
@@ -92,11 +129,11 @@ async def _parent(caller: Caller, document: Document) -> Document | None:
 
 
 async def _job(caller: Caller, document: Document) -> dict[str, Any] | None:
-    """The job that prepares it, or has: its tries are part of the story."""
-    number = document.job
-    if number is None:
+    """The job that prepares it, or has: its attempts are part of the timeline."""
+    job = document.job
+    if job is None:
         return None
-    return await caller.app.database.pool.repeat(find_job, number)
+    return await caller.app.database.pool.repeat(find_job, job)
 
 
 def _trace(caller: Caller, job: Mapping[str, Any] | None) -> str:
@@ -110,7 +147,7 @@ def _evidence(caller: Caller, evidence: Mapping[str, Any]) -> str:
 
 
 def tell_story(events: Sequence[Event], job: Mapping[str, Any] | None, *, names_workers: bool) -> list[TimelineItem]:
-    """What happened and which tries there were, the newest first."""
+    """The events of a document and the attempts of its job, newest first."""
     moments = [_tell_event(each) for each in events]
     for each in (job or {}).get("attempts") or []:
         began = datetime.fromisoformat(each["started_at"])
@@ -157,7 +194,7 @@ async def replace_document(caller: Writes, request: Request, id: DocumentId) -> 
             await caller.product.intake.accept(upload, tenant=caller.tenant)
             caller.product.notifier.notify()
             return back(f"/documents/{id}", "uploaded")
-    raise BadRequest("There is no file in the form: choose one, and send it again.")
+    raise BadRequest("The form has no file: choose one, and send it again.")
 
 
 @routes.post("/{id}/{action}", response_class=Response)
@@ -168,11 +205,24 @@ async def change_document(
     action: Literal["retry", "cancel", "delete", "restore"],
     confirmed: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Try again, cancel, delete after a question, restore."""
+    """Retry, cancel, delete after a question, restore. A refusal is shown on the document's page."""
     app, tenant = caller.app, caller.tenant
     if action == "delete" and not confirmed:
         found = [await documents.show_document(app, id, tenant=tenant)]
-        return show(request, caller, "confirm.html", action="delete", found=found, came_from=f"/documents/{id}")
+        return show(
+            request,
+            caller,
+            "confirm.html",
+            action="delete",
+            verb="delete",
+            found=found,
+            shown=1,
+            total=1,
+            up_to=LARGEST,
+            ids=[id],
+            came_from=f"/documents/{id}",
+            restorable_until=await documents.restorable_until(app),
+        )
     if action == "delete":
         await documents.delete_document(app, id, by=caller.principal.name, tenant=tenant)
     else:
@@ -181,7 +231,10 @@ async def change_document(
             "cancel": documents.cancel_document,
             "restore": documents.restore_document,
         }[action]
-        await change(app, id, tenant=tenant)
+        try:
+            await change(app, id, tenant=tenant)
+        except WrongState as error:
+            return await _show(caller, request, id, DocumentView(), fault=str(error))
     caller.product.notifier.notify()
     did = {"retry": "retried", "cancel": "cancelled", "delete": "deleted", "restore": "restored"}[action]
     return back(f"/documents/{id}", did)

@@ -7,22 +7,24 @@ and the findings of doctor may be older: a viewer gets the last ones, and starts
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fastapi import APIRouter, Request, Response
 
 from penstock.database import all_tenants
 from penstock.documents import (
     SHOWN_TO,
+    Collection,
     Document,
     DocumentFilter,
     MinuteBucket,
     Waiting,
     browse,
+    count_documents,
     read_minutes,
     waiting_now,
 )
@@ -70,11 +72,11 @@ class OverviewCache:
 
 @routes.get("/", response_class=Response)
 async def show_overview(caller: Reads, request: Request) -> Response:
-    """Is it working?"""
+    """The overview."""
     cache: OverviewCache = request.app.state.overview_cache
     viewer = (caller.principal.tenant, caller.principal.collections)
     glance = await cache.tenants.get(viewer, partial(_read_tenant, caller))
-    statuses = await cache.statuses.get(viewer, caller.count_documents)
+    statuses = await count_statuses(request, caller)
     day = await cache.days.get(viewer, partial(_read_day, caller))
     fleet = await cache.fleet.get("fleet", partial(read_fleet, caller)) if caller.runs_fleet else None
     return show(
@@ -86,12 +88,54 @@ async def show_overview(caller: Reads, request: Request) -> Response:
         statuses=statuses,
         fleet=fleet,
         problems=[each for each in fleet.findings if not each.note] if fleet else [],
+        actions_of=partial(actions_of, caller),
         notes=[each for each in fleet.findings if each.note] if fleet else [],
         hour=_columns(glance.hour, MINUTE),
         quarters=day,
         day=_columns(day, QUARTER),
         ages=_ages(glance.hour),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """What can be done about a finding from the page."""
+
+    word: str
+    address: str
+    fields: Mapping[str, Any] | None = None  # of a form; None: a link
+
+
+HERE = {"came_from": "/"}  # an action on this page comes back to it
+SHOW_DEAD = Button("Details", "/jobs?state=dead")
+# The buttons of a finding, by its name and evidence. A finding without any keeps its command.
+ACTIONS: dict[str, Callable[[Mapping[str, Any]], list[Button]]] = {
+    "dead-jobs": lambda it: [_retry_or_discard(it), SHOW_DEAD],
+    "paused": lambda it: [Button("Resume", "/jobs/resume", {"what": it["what"], "name": it["name"]} | HERE)],
+    "breaker-open": lambda it: [Button("Close breaker", "/fleet/close", {"limit": it["name"]} | HERE)],
+    "workers-lost": lambda _: [Button("Acknowledge", "/fleet/acknowledge", {}), Button("Details", "/fleet")],
+    "schedule-paused": lambda it: [Button("Resume", "/schedules/resume", _schedule(it) | HERE)],
+    "schedule-retired": lambda it: [Button("Remove", "/schedules/remove", _schedule(it) | HERE)],
+    "invariants-stale": lambda _: [Button("Check now", "/schedules/run", {"name": "check-invariants"} | HERE)],
+    "checks-stale": lambda _: [Button("Check now", "/schedules/run", {"name": "check-documents"} | HERE)],
+}
+
+
+def _retry_or_discard(cause: Mapping[str, Any]) -> Button:
+    fingerprint = {"fingerprint": cause["fingerprint"]}
+    if cause["unwanted"]:
+        return Button("Discard", "/jobs/discard", fingerprint | {"reason": "its parent is over"})
+    return Button("Retry", "/jobs/redrive", fingerprint)
+
+
+def _schedule(schedule: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": schedule["name"], "fairness_key": schedule["fairness_key"]}
+
+
+def actions_of(caller: Caller, finding: Finding) -> list[Button]:
+    """The buttons of a finding, for a viewer that may use them."""
+    made = ACTIONS.get(finding.name)
+    return made(finding.evidence) if made and caller.principal.may("admin") else []
 
 
 async def _read_tenant(caller: Caller) -> TenantOverview:
@@ -103,6 +147,16 @@ async def _read_tenant(caller: Caller) -> TenantOverview:
         failed.documents,
         len(await caller.collections()),
     )
+
+
+async def count_statuses(request: Request, caller: Caller, collection: Collection | None = None) -> dict[str, int]:
+    """Documents by status, in one collection or in all that the viewer sees."""
+    cache: OverviewCache = request.app.state.overview_cache
+    if collection is not None:
+        count = partial(count_documents, caller.app, collection.name, tenant=caller.tenant)
+        return await cache.statuses.get((caller.tenant, collection.id), count)
+    viewer = (caller.principal.tenant, caller.principal.collections)
+    return await cache.statuses.get(viewer, caller.count_documents)
 
 
 async def _read_day(caller: Caller) -> list[MinuteBucket]:

@@ -1,4 +1,4 @@
-"""`/packets`: documents that belong together, with a strip of their pages that is coloured by part."""
+"""`/packets`: documents that are merged into one PDF, with a strip of their pages that is coloured by part."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -42,7 +42,7 @@ async def list_packets(
 
 @routes.get("/{id}", response_class=Response)
 async def show_packet(caller: Reads, request: Request, id: PacketId) -> Response:  # noqa: A002
-    """One packet: its pages by part, its documents with their pages, its gaps."""
+    """One packet: its pages by part, its documents with their pages, skipped pages."""
     packet = await packets.show_packet(caller, id)
     why = await packets.explain_packet(caller, id)
     tones = tones_of(packet.parts)
@@ -69,14 +69,14 @@ def tones_of(parts: Sequence[ShownPart]) -> Mapping[str, str]:
 
 
 def strip(packet: packets.PacketDetails, *, links: bool = False) -> Markup:
-    """The pages from left to right: a part is a stretch of one colour, a gap is a mark in it."""
+    """The pages from left to right: a part is a stretch of one colour, a skipped page is a mark in it."""
     total = packet.pages or max((part.last_page for part in packet.parts), default=0)
     if not total:
         return Markup("")
     tones, drawn = tones_of(packet.parts), []
     for part in packet.parts:
         wide = part.last_page - part.first_page + 1
-        words = f"{label_of(part.label)}: pages {part.first_page} to {part.last_page}, {part.confidence:.0%} sure"
+        words = f"{label_of(part.label)}: pages {part.first_page} to {part.last_page}, confidence {part.confidence:.0%}"
         shape = Markup('<rect class="{}" x="{}" y="0" width="{}" height="10"><title>{}</title></rect>').format(
             tones[part.label], part.first_page - 1, wide, words
         )
@@ -93,5 +93,7 @@ def strip(packet: packets.PacketDetails, *, links: bool = False) -> Markup:
                 )
     said = ", ".join(f"{label_of(part.label)} {part.first_page}–{part.last_page}" for part in packet.parts)
     return Markup(
-        '<svg class="strip {}" viewBox="0 0 {} 10" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
-    ).format("" if links else "low", total, said or f"{total} pages", Markup("").join(drawn))
+        '<svg class="strip {}" viewBox="0 0 {} 10" preserveAspectRatio="none" role="{}" aria-label="{}">{}</svg>'
+    ).format(
+        "" if links else "low", total, "group" if links else "img", said or f"{total} pages", Markup("").join(drawn)
+    )

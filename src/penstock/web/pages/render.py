@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from penstock import __version__
-from penstock.documents import Collection, no_such_collection
+from penstock.documents import Collection, Document, no_such_collection
 from penstock.errors import NotFound
 from penstock.text import counted, span
 from penstock.web.dependencies import Caller
@@ -34,6 +34,7 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 PREFIX = "/static/"
+LINE = 160  # characters of a value in a table
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -73,30 +74,34 @@ KINDS = {
     "image/jpeg": "JPEG",
     "image/tiff": "TIFF",
 }
-# A page after a form was sent says one of these. Its address has the word and never the sentence, which others could write.
+# A page that follows a form shows one of these. Its address has the word and never the sentence, which others could write.
 FLASH = {
-    "uploaded": "Accepted. It is prepared as soon as a worker takes it.",
-    "retried": "It is tried again.",
+    "uploaded": "Accepted. A worker prepares it next.",
+    "retried": "Retry queued.",
     "cancelled": "Cancelled.",
     "deleted": "Deleted. Search does not find it any more.",
     "restored": "Restored.",
-    "bulk-retried": "They are tried again.",
+    "bulk-retried": "Retries queued.",
     "bulk-deleted": "Deleted. Search does not find them any more.",
-    "paused": "Paused. What runs goes on; nothing new is claimed.",
-    "resumed": "It goes on.",
-    "redriven": "They have another chance: one, then ten, then all. It stops when the same failure returns.",
-    "discarded": "Given up. The history keeps the reason.",
-    "run": "A job of it is in the queue.",
+    "paused": "Paused. Running jobs continue; no new ones are claimed.",
+    "resumed": "Resumed.",
+    "redriven": "Retry started: one job, then ten, then the rest. It stops when the same failure returns.",
+    "unchanged": "Not retried: nothing was deployed since these jobs failed, so the same failure is likely to return.",
+    "discarded": "Discarded. The history keeps the reason.",
+    "run": "A job was enqueued.",
     "removed": "Removed.",
     "closed": "The breaker is closed: calls go through again.",
-    "created": "The collection is there.",
+    "acknowledged": "Acknowledged. Only new losses are reported.",
+    "created": "The collection was created.",
     "signed-out": "Signed out.",
     "nothing": "There was nothing to do.",
 }
+REFUSALS = {"unchanged"}
 
 
 def show(request: Request, caller: Caller | None, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A page; without a caller, one that needs none (anonymous.py)."""
+    did = request.query_params.get("did", "")
     text = (
         templates()
         .get_template(template)
@@ -105,7 +110,8 @@ def show(request: Request, caller: Caller | None, template: str, *, status: int 
             path=request.url.path,
             live=request.method == "GET",  # what a form has answered cannot be asked for again
             nav=[each[:3] for each in NAV if caller is not None and (caller.runs_fleet or not each[3])],
-            said=FLASH.get(request.query_params.get("did", "")),
+            said=FLASH.get(did),
+            refused=did in REFUSALS,
             **values,
         )
     )
@@ -142,6 +148,9 @@ def templates() -> Environment:
         reason=reason,
         prose=prose,
         cause=cause,
+        day=day,
+        line=line,
+        drawable=drawable,
     )
     made.globals.update(asset=address_of, counted=counted, query=query, version=__version__, charts=charts)
     return made
@@ -182,7 +191,7 @@ def size(value: int) -> str:
 
 
 def ago(moment: datetime | None) -> Markup:
-    """A time as a person says it, with the exact one behind it; the script keeps it true while the page is open."""
+    """A time as a person says it, with the exact one as its tooltip; the script keeps it true while the page is open."""
     if moment is None:
         return Markup("–")
     distance = datetime.now(UTC) - moment
@@ -202,6 +211,11 @@ def at(moment: datetime | None) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(_iso(moment), _exact(moment), text)
 
 
+def day(moment: datetime) -> Markup:
+    """A time in the days to come, to the minute."""
+    return Markup('<time datetime="{}">{}</time>').format(_iso(moment), f"{moment.astimezone(UTC):%d %b %Y, %H:%M} UTC")
+
+
 def length(value: timedelta | float | None) -> str:
     if value is None:
         return "–"
@@ -209,7 +223,7 @@ def length(value: timedelta | float | None) -> str:
 
 
 def took(seconds: float | None) -> str:
-    """How long something took, exactly enough to compare."""
+    """A duration, exactly enough to compare."""
     if seconds is None:
         return "–"
     if seconds < 1:
@@ -226,6 +240,18 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
+def line(value: Any) -> str:
+    """JSON in one line, cut where it is too long for a table."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= LINE else f"{text[: LINE - 1]}…"
+
+
+def drawable(document: Document) -> bool:
+    """Whether its pages can be shown as images."""
+    media_type = document.media_type or ""
+    return media_type == "application/pdf" or media_type.startswith("image/")
+
+
 def reason(error: Mapping[str, Any] | None) -> str:
     return str((error or {}).get("message") or "")
 
@@ -239,9 +265,9 @@ def segment(text: str) -> str:
 
 
 def query(*given: Mapping[str, Any], **changed: Any) -> str:
-    """The part of an address behind the question mark: what is given, with changes; what is empty is left out."""
+    """The query of an address: what is given, with changes; what is empty is left out."""
     wanted = {key: value for each in (*given, changed) for key, value in each.items()}
-    left = {key: value for key, value in wanted.items() if value not in (None, "", [])}
+    left = {key: value for key, value in wanted.items() if value or (value == 0 and value is not False)}
     return f"?{urlencode(left, doseq=True)}" if left else ""
 
 
@@ -257,7 +283,7 @@ def _exact(moment: datetime) -> str:
 
 
 async def seen_by(caller: Caller) -> Sequence[int] | None:
-    """The numbers of the collections that it may see; None for all of its tenant."""
+    """The ids of the collections that it may see; None for all of its tenant."""
     return None if caller.principal.collections is None else sorted(caller.principal.collections)
 
 
@@ -281,7 +307,7 @@ def read_asset(name: str) -> tuple[str, bytes]:
 
 
 def address_of(name: str) -> str:
-    """Where a page finds it."""
+    """The address of an asset."""
     return f"{PREFIX}{read_asset(name)[0]}/{name}"
 
 
@@ -290,6 +316,6 @@ async def show_asset(digest: str, name: str) -> Response:
     """A file of the dashboard."""
     known = {path.name for path in ASSETS.iterdir() if path.suffix in TYPES}
     if name not in known or read_asset(name)[0] != digest:
-        raise NotFound(f"There is no {name} of this release: load the page again.")
+        raise NotFound(f"{name} does not belong to this release: load the page again.")
     headers = {"Cache-Control": "public, max-age=31536000, immutable"}
     return Response(read_asset(name)[1], media_type=TYPES[Path(name).suffix], headers=headers)

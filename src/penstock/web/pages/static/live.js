@@ -1,25 +1,25 @@
-// Keeps a page true while it is open: when the server says that something has changed, the page is asked for again, and what
-// is different in it is put in place. Without this script every page works the same, when it is loaded again.
+// Keeps a page current while it is open: when the server reports a change, the page is fetched again, and the difference is
+// put in place. Without this script every page works the same when it is loaded again.
 
-const AGAIN = 1000; // ms between two looks, at least
-const SETTLED = 1600; // ms after a change there is one more look: what is read once a second for all may be that old
-const ANYWAY = 20000; // ms after which it looks without being told: ages grow
+const AGAIN = 1000; // ms between two fetches, at least
+const SETTLED = 1600; // ms after a change the page is fetched once more: an answer that is shared may be that old
+const ANYWAY = 20000; // ms after which it is fetched without a report: ages grow
 
 const state = document.querySelector("[data-live-state]");
 let last = 0;
 let planned = 0;
 let settling = 0;
-let looking = false;
+let fetching = false;
 
 function plan(wait) {
   if (document.hidden || planned) return;
-  planned = setTimeout(look, Math.max(wait, last + AGAIN - Date.now()));
+  planned = setTimeout(refresh, Math.max(wait, last + AGAIN - Date.now()));
 }
 
-async function look() {
+async function refresh() {
   planned = 0;
-  if (looking) return plan(AGAIN);
-  looking = true;
+  if (fetching) return plan(AGAIN);
+  fetching = true;
   last = Date.now();
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
@@ -30,11 +30,11 @@ async function look() {
       const other = fresh.getElementById(place.id);
       if (other) morph(place, other);
     }
-    tell_ages();
+    show_ages();
   } catch {
-    say("off"); // the server is away; the stream says when it is back
+    say("off"); // the server is away; the stream reports when it is back
   } finally {
-    looking = false;
+    fetching = false;
   }
 }
 
@@ -85,7 +85,7 @@ function say(word) {
 
 const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 
-function tell_ages() {
+function show_ages() {
   for (const each of document.querySelectorAll("time[data-ago]")) {
     const distance = (Date.now() - Date.parse(each.dateTime)) / 1000;
     const [size, unit] = UNITS.find(([seconds]) => Math.abs(distance) >= seconds) || [1, "s"];
@@ -100,19 +100,20 @@ if (document.querySelector("[data-live]")) {
   let first = true;
   stream.addEventListener("changed", () => {
     say("on");
-    // The first comes with the connection: the page is as old as that, but for counts that nobody waited for.
+    // The first comes with the connection: the page is as old as that, except for shared counts.
     if (!first) plan(0);
     first = false;
+    document.dispatchEvent(new Event("penstock:changed"));
     clearTimeout(settling);
     settling = setTimeout(() => plan(0), SETTLED);
   });
   stream.addEventListener("error", () => { first = false; say("off"); });
   addEventListener("pagehide", () => stream.close());
   document.addEventListener("visibilitychange", () => { if (!document.hidden) plan(0); });
-  document.addEventListener("penstock:look", () => plan(0));
+  document.addEventListener("penstock:refresh", () => plan(0));
   setInterval(() => plan(0), ANYWAY);
 }
-setInterval(tell_ages, 5000);
+setInterval(show_ages, 5000);
 
 // -- keys: / goes to the search box, and a tick box in a table's head ticks all --
 
@@ -143,12 +144,40 @@ function count_ticks() {
 const here = document.querySelector("nav [aria-current]");
 if (here) here.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone the pages are a row that scrolls
 
-for (const each of document.querySelectorAll("img[data-sheet]")) {
-  each.addEventListener("error", () => {
-    const said = document.createElement("p");
-    said.className = "empty little";
-    said.textContent = "This page cannot be drawn.";
-    each.replaceWith(said);
-  });
-}
+// -- images of pages: one that cannot be drawn gives way to a sentence, a thumbnail to nothing; a click enlarges --
+
+document.addEventListener("error", (event) => {
+  if (event.target.matches?.("img[data-thumb]")) event.target.remove();
+  if (!event.target.matches?.("img[data-sheet]")) return;
+  const note = document.createElement("p");
+  note.className = "empty little";
+  note.textContent = "This page cannot be drawn.";
+  event.target.closest(".sheet").replaceChildren(note);
+}, true);
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("[data-enlarge]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const dialog = document.createElement("dialog");
+  const form = document.createElement("form");
+  const button = document.createElement("button");
+  const image = document.createElement("img");
+  dialog.className = "enlarged";
+  dialog.setAttribute("aria-label", "Enlarged page");
+  form.method = "dialog";
+  button.textContent = "Close";
+  form.append(button);
+  image.src = link.href;
+  image.alt = link.querySelector("img").alt.replace("; enlarge", "");
+  dialog.append(form, image);
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.addEventListener("click", (inner) => { if (inner.target === dialog) dialog.close(); });
+  document.body.append(dialog);
+  dialog.showModal();
+});
+
+const passage = document.getElementById("passage");
+if (passage) passage.scrollIntoView({ block: "center" });
+
 if (document.querySelector("[data-tick]")) count_ticks();

@@ -1,6 +1,9 @@
-// Files that are dropped on the page or chosen: each is sent by itself, as a stream, with its progress; three at a time.
+// Files that are dropped on the page or chosen: each is sent by itself, as a stream, with its progress; three at a time. Its row
+// then follows the document until it is ready or has failed.
 
 const AT_ONCE = 3;
+const POLL = 5000; // ms after which unfinished documents are read again without a report of a change
+const MOST = 100; // documents of one question
 const drop = document.querySelector("[data-drop]");
 
 if (drop) {
@@ -8,8 +11,10 @@ if (drop) {
   const chooser = drop.querySelector('input[type="file"]');
   const collection = drop.querySelector('[name="collection"]');
   const waiting = [];
+  const followed = new Map(); // id of a document: its row
   let under_way = 0;
-  let depth = 0;
+  let entered = 0; // elements that a file is dragged over
+  let reading = false;
 
   drop.querySelector("[data-send]").hidden = true;
 
@@ -21,17 +26,17 @@ if (drop) {
 
   addEventListener("dragenter", (event) => {
     if (!event.dataTransfer.types.includes("Files")) return;
-    depth += 1;
+    entered += 1;
     document.body.classList.add("dragging");
   });
   addEventListener("dragleave", () => {
-    depth -= 1;
-    if (depth <= 0) document.body.classList.remove("dragging");
+    entered -= 1;
+    if (entered <= 0) document.body.classList.remove("dragging");
   });
   addEventListener("dragover", (event) => event.preventDefault());
   addEventListener("drop", async (event) => {
     event.preventDefault();
-    depth = 0;
+    entered = 0;
     document.body.classList.remove("dragging");
     const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry && item.webkitGetAsEntry());
     const files = [...event.dataTransfer.files];
@@ -71,27 +76,40 @@ if (drop) {
     const title = document.createElement("span");
     const bar = document.createElement("progress");
     const said = document.createElement("span");
+    const note = document.createElement("p");
     title.textContent = name;
     bar.max = 1;
     bar.value = 0;
     bar.setAttribute("aria-label", name);
-    said.textContent = "waits";
+    said.textContent = "waiting";
     said.setAttribute("role", "status");
-    line.append(title, bar, said);
+    note.hidden = true;
+    line.append(title, bar, said, note);
     list.prepend(line);
-    return { line, title, bar, said };
+    return { line, title, bar, said, note };
   }
 
-  function send(item, replace = false) {
-    const { title, bar, said } = item.line;
+  function tell(row, word, tone = "", sentence = "") {
+    row.said.className = tone;
+    row.said.textContent = word;
+    row.note.className = tone;
+    row.note.textContent = sentence;
+    row.note.hidden = !sentence;
+  }
+
+  async function send(item, replace = false) {
+    if (item.collection === "default" && !drop.dataset.ensured) {
+      await fetch("/collections/default", { method: "POST" }); // the upload reports what is wrong, if something is
+      drop.dataset.ensured = "yes";
+    }
+    const { title, bar } = item.line;
     const path = item.name.split("/").map(encodeURIComponent).join("/");
     const request = new XMLHttpRequest();
     request.open("PUT", `/api/collections/${encodeURIComponent(item.collection)}/documents/${path}${replace ? "?replace=true" : ""}`);
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.addEventListener("progress", (event) => {
       bar.value = event.total ? event.loaded / event.total : 1;
-      said.className = "";
-      said.textContent = event.loaded < event.total ? `${Math.floor((100 * event.loaded) / event.total)} %` : "is kept …";
+      tell(item.line, event.loaded < event.total ? `${Math.floor((100 * event.loaded) / event.total)} %` : "storing …");
     });
     return new Promise((done) => {
       request.addEventListener("loadend", () => {
@@ -102,14 +120,18 @@ if (drop) {
           link.href = `/documents/${Number(answer.id)}`;
           link.textContent = item.name;
           title.replaceChildren(link);
-          said.className = "good";
-          said.textContent = answer.unchanged ? "unchanged: it is there already" : answer.served ? "accepted" : "accepted; no worker runs";
+          item.line.unchanged = answer.unchanged; // the same bytes again: no new version
+          if (answer.unchanged) tell(item.line, "unchanged", "good");
+          else if (answer.served) tell(item.line, "accepted");
+          else tell(item.line, "accepted", "", "No worker is running: start one with penstock worker, or everything with penstock up.");
+          followed.set(Number(answer.id), item.line);
+          follow();
         } else {
-          said.className = "bad";
-          said.textContent = answer.detail || (request.status ? `Refused (${request.status}).` : "The server did not answer.");
+          const sentence = answer.detail || (request.status ? `Refused (${request.status}).` : "The server did not answer.");
+          tell(item.line, request.status === 409 ? "exists" : "failed", "bad", sentence);
           if (request.status === 409 && answer.existing) offer(item);
         }
-        document.dispatchEvent(new Event("penstock:look"));
+        document.dispatchEvent(new Event("penstock:refresh"));
         done();
       });
       request.send(item.file);
@@ -120,10 +142,40 @@ if (drop) {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "small";
-    button.textContent = "Replace it";
+    button.textContent = "Replace";
     button.addEventListener("click", () => { button.remove(); send(item, true); });
-    item.line.said.append(" ", button);
+    item.line.note.append(" ", button);
   }
+
+  async function follow() {
+    if (reading || !followed.size) return;
+    reading = true;
+    try {
+      const answer = await fetch(`/documents/states?ids=${[...followed.keys()].slice(0, MOST).join(",")}`);
+      for (const each of answer.ok ? await answer.json() : []) note_state(each);
+    } catch {
+      // the server is away: the next report of a change tries again
+    } finally {
+      reading = false;
+    }
+  }
+
+  function note_state({ id, status, step, skipped, reason }) {
+    const row = followed.get(id);
+    if (!row) return;
+    const word = row.unchanged ? "unchanged" : "ready";
+    if (status === "ready") tell(row, skipped ? `${word}, partly readable` : word, "good");
+    else if (status === "failed") tell(row, "failed", "bad", reason);
+    else if (status === "deleted") tell(row, "deleted");
+    else if (status === "processing") tell(row, step ? `processing: ${step}` : "processing");
+    if (["ready", "failed", "deleted"].includes(status)) {
+      row.bar.hidden = true;
+      followed.delete(id);
+    }
+  }
+
+  document.addEventListener("penstock:changed", follow);
+  setInterval(follow, POLL);
 
   function read(text) {
     try {

@@ -1,7 +1,7 @@
-"""`penstock crawl URL`: take a web site into a collection; `penstock crawl list|show|stop` look after crawls.
+"""`penstock crawls`: crawl a web site into a collection; list, show and stop crawls.
 
-It needs no API. When a worker is alive, the work is the worker's; when none is, it is done here, until the crawl and its
-documents are over.
+`start` needs no API. A running worker does the work; without one, the command itself does, until the crawl has ended and its
+documents are prepared.
 """
 
 import sys
@@ -12,24 +12,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
-from typing_extensions import override
 
 from penstock.cli.session import (
+    DEFAULT,
+    Create,
     Into,
     Json,
     Most,
     ask,
     ask_product,
     console,
+    group,
     print_facts,
     print_json,
     print_table,
+    report,
     shortened,
+    target_collection,
     worker_for,
 )
-from penstock.documents import ensure_collection, watch_changes
+from penstock.documents import LARGEST, watch_changes
 from penstock.engine import Penstock
-from penstock.errors import DatabaseTrouble
+from penstock.errors import DatabaseTrouble, NotFound
 from penstock.knowledge.crawl import (
     CRAWL,
     Crawl,
@@ -47,77 +51,64 @@ from penstock.text import counted
 if TYPE_CHECKING:
     from penstock.product import Product
 
-LOOK_EVERY = 0.5  # seconds, without a notification
-SHOWN = 20  # pages that were not taken
-BEGIN = "begin"
+POLL_EVERY = 0.5  # seconds, without a notification
+SHOWN = 20  # pages that were skipped or failed
+PAGE = 1000  # crawls of one query
+
+app = group("Crawl web sites; list, show and stop crawls.")
+
+CrawlRef = Annotated[str, typer.Argument(metavar="CRAWL", help="Id, or URL of its first page.")]
 
 
-class UrlFirst(typer.core.TyperGroup):
-    """`penstock crawl https://…` is `penstock crawl begin https://…`."""
-
-    @override
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in {"--help", "-h"}:
-            args = [BEGIN, *args]
-        return super().parse_args(ctx, args)
-
-
-app = typer.Typer(
-    cls=UrlFirst,
-    help="Take a web site into a collection: penstock crawl URL [--depth N] [--max-pages M].",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
-Number = Annotated[int, typer.Argument(metavar="CRAWL", min=1, max=2**63 - 1, help="Its number.")]
-
-
-@app.command(BEGIN)
-def begin(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The first page.")],
-    collection: Into = "default",
-    depth: Annotated[int | None, typer.Option(help="How many links it goes from the first page; 0: none.")] = None,
-    max_pages: Annotated[int | None, typer.Option(help="How many pages it asks for, at most.")] = None,
-    hosts: Annotated[
-        list[str] | None, typer.Option("--hosts", help="Another host that belongs to it; again for more.")
-    ] = None,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="End as soon as it has begun.")] = False,
+@app.command()
+def start(
+    url: Annotated[str, typer.Argument(metavar="URL", help="URL of the first page.")],
+    collection: Into = DEFAULT,
+    create: Create = False,
+    depth: Annotated[int | None, typer.Option(help="Links to follow from the first page; 0: none.")] = None,
+    max_pages: Annotated[int | None, typer.Option(help="Maximum number of pages to request.")] = None,
+    hosts: Annotated[list[str] | None, typer.Option("--hosts", help="Further host to crawl; repeatable.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until the crawl has ended and its documents are prepared.")
+    ] = True,
     as_json: Json = False,
 ) -> None:
-    """Begin a crawl, and wait for its end."""
+    """Start a crawl of a web site into a collection."""
+    if not as_json:
+        report(f"Crawling {url} …")
 
-    async def run(product: "Product") -> tuple[bool, Crawl, list[CrawlPage]]:
+    async def crawl(product: "Product") -> tuple[bool, Crawl, list[CrawlPage]]:
         tenant = product.settings.tenant
-        into = await ensure_collection(product.app, collection, tenant=tenant)
+        into = await target_collection(product.app, collection, create=create)
         begun = await begin_crawl(product.app, url, into, depth=depth, max_pages=max_pages, hosts=hosts or ())
-        if not no_wait:
+        if wait:
             await _follow(product, begun.id, quiet=as_json)
         found = await show_crawl(product.app, begun.id, tenant=tenant)
         return begun.created, found, await _not_taken(product.app, found)
 
-    created, found, pages = ask_product(run)
+    created, found, pages = ask_product(crawl)
     if as_json:
         print_json(found.answer() | {"created": created, "not_taken": [_facts(page) for page in pages]})
-    elif no_wait:
-        verb = "has begun" if created else "is under way already"
-        typer.echo(f"Crawl {found.id} of {found.url} {verb}: penstock crawl show {found.id}")
+    elif not wait:
+        verb = "has started" if created else "is already running"
+        typer.echo(f"Crawl {found.id} of {found.url} {verb}: penstock crawls show {found.id}")
     else:
         _report(found, pages)
-    if not no_wait and found.state != "done":
+    if wait and found.state != "done":
         raise typer.Exit(1)
 
 
 async def _follow(product: "Product", crawl: int, *, quiet: bool) -> None:
-    """Until it is over and its documents are prepared. Who is interrupted leaves it to others, or to the same command again."""
+    """Wait until it has ended and its documents are prepared. After an interruption, a worker or the same command goes on."""
     with _display(quiet=quiet) as show:
         async with worker_for(product, CRAWL), watch_changes(product.app.database) as changed:
             while True:
-                with suppress(DatabaseTrouble):  # it passes: look again
+                with suppress(DatabaseTrouble):  # it passes: poll again
                     found = await show_crawl(product.app, crawl, tenant=product.settings.tenant)
                     show(found)
                     if found.is_over and not found.unprepared:
                         return
-                await changed.wait(LOOK_EVERY)
+                await changed.wait(POLL_EVERY)
 
 
 @contextmanager
@@ -145,13 +136,13 @@ def _display(*, quiet: bool) -> Iterator[Callable[[Crawl], None]]:
 
 
 def _lines() -> Callable[[Crawl], None]:
-    said = ""
+    shown = ""
 
     def show(found: Crawl) -> None:
-        nonlocal said
+        nonlocal shown
         line = f"{found.known - found.waiting:,} of {counted(found.known, 'known page')}: {tell_counts(found)}"
-        if line != said:
-            said = line
+        if line != shown:
+            shown = line
             typer.echo(f"  {line}", err=True)
 
     return show
@@ -169,20 +160,20 @@ async def _not_taken(penstock: Penstock, found: Crawl) -> list[CrawlPage]:
 
 @app.command("list")
 def list_all(
-    after: Annotated[int, typer.Option(help="Only crawls with a larger number.")] = 0,
+    after: Annotated[int, typer.Option(help="List crawls with a larger id.")] = 0,
     limit: Most = 50,
     as_json: Json = False,
 ) -> None:
-    """List the crawls by number."""
+    """List the crawls by id."""
 
-    async def look(penstock: Penstock) -> list[Crawl]:
+    async def read(penstock: Penstock) -> list[Crawl]:
         return await list_crawls(penstock, after=after, most=limit, tenant=penstock.settings.tenant)
 
-    found = ask(look)
+    found = ask(read)
     if as_json:
         print_json({"crawls": [each.answer() for each in found]})
     elif not found:
-        typer.echo("There is no crawl: penstock crawl URL --collection NAME")
+        typer.echo("No crawl exists: `penstock crawls start URL` starts one.")
     else:
         columns = ("id", "state", "collection", "url", "kept", "skipped", "failed", "waiting")
         print_table(columns, (_cells(each) for each in found))
@@ -194,16 +185,15 @@ def _cells(crawl: Crawl) -> tuple[object, ...]:
 
 
 @app.command("show")
-def show(crawl: Number, as_json: Json = False) -> None:
-    """Show a crawl: why it is where it is, and the pages that it did not take."""
+def show(reference: CrawlRef, as_json: Json = False) -> None:
+    """Show a crawl: its state, its counts and the pages that it skipped."""
 
-    async def look(penstock: Penstock) -> tuple[Crawl, list[CrawlPage], str]:
-        tenant = penstock.settings.tenant
-        found = await show_crawl(penstock, crawl, tenant=tenant)
-        told = await explain_crawl(penstock, crawl, tenant=tenant)
-        return found, await _not_taken(penstock, found), told.sentence
+    async def read(penstock: Penstock) -> tuple[Crawl, list[CrawlPage], str]:
+        found = await find_crawl(penstock, reference)
+        explained = await explain_crawl(penstock, found.id, tenant=penstock.settings.tenant)
+        return found, await _not_taken(penstock, found), explained.sentence
 
-    found, pages, sentence = ask(look)
+    found, pages, sentence = ask(read)
     if as_json:
         print_json(found.answer() | {"sentence": sentence, "not_taken": [_facts(page) for page in pages]})
         return
@@ -212,13 +202,32 @@ def show(crawl: Number, as_json: Json = False) -> None:
 
 
 @app.command("stop")
-def stop(crawl: Number, as_json: Json = False) -> None:
-    """Stop a crawl; what it has taken stays."""
-    found = ask(lambda penstock: stop_crawl(penstock, crawl, tenant=penstock.settings.tenant))
+def stop(reference: CrawlRef, as_json: Json = False) -> None:
+    """Stop a crawl. Pages that it has kept stay."""
+
+    async def end(penstock: Penstock) -> Crawl:
+        found = await find_crawl(penstock, reference)
+        return await stop_crawl(penstock, found.id, tenant=penstock.settings.tenant)
+
+    found = ask(end)
     if as_json:
         print_json(found.answer())
     else:
         typer.echo(f"Crawl {found.id} is stopped: {tell_counts(found)}.")
+
+
+async def find_crawl(penstock: Penstock, reference: str) -> Crawl:
+    """By id, or the newest of a URL."""
+    tenant = penstock.settings.tenant
+    if reference.isascii() and reference.isdecimal():
+        return await show_crawl(penstock, min(int(reference), LARGEST), tenant=tenant)
+    newest, after = None, 0
+    while page := await list_crawls(penstock, after=after, most=PAGE, tenant=tenant):
+        newest = next((each for each in reversed(page) if each.url.rstrip("/") == reference.rstrip("/")), newest)
+        after = page[-1].id
+    if newest is None:
+        raise NotFound(f"Crawl {reference} does not exist. `penstock crawls list` shows all.")
+    return newest
 
 
 def _report(found: Crawl, pages: list[CrawlPage]) -> None:
@@ -234,7 +243,7 @@ def _report(found: Crawl, pages: list[CrawlPage]) -> None:
     )
     if pages:
         total = found.failed + found.skipped
-        typer.echo(f"Not taken: {total:,}" + (f", of which {SHOWN} are" if total > SHOWN else ""))
+        typer.echo(f"Skipped or failed: {total:,}" + (f", the first {SHOWN}:" if total > SHOWN else ""))
         for page in pages:
             console().print(f"  {page.state}  {shortened(page.url, 120)}: {page.reason}", soft_wrap=True)
 
