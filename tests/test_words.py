@@ -7,8 +7,8 @@ tells history, and names of others (the account `nobody`) are not ours to change
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 from typer.main import get_command
 
@@ -85,9 +85,9 @@ def test_the_first_pages_have_none_of_them(page: str) -> None:
     assert REPLACED.findall(text) == []
 
 
-def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
+def helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
     """The help of a command and of all below it."""
-    with click.Context(command, info_name=name) as context:
+    with command.make_context(name, [], resilient_parsing=True) as context:
         yield name, command.get_help(context)
     for child_name, child in getattr(command, "commands", {}).items():
         yield from helps(child, f"{name} {child_name}")
