@@ -253,8 +253,8 @@ async def find_stream(session: Session, name: str, *, tenant: str) -> Stream:
     rows = await sql.list_streams(session, tenant=tenant, after="", name=check_stream_name(name), most=1)
     if not rows:
         raise _missing(name)
-    behind = rows[0]["last"] > rows[0]["done"] and rows[0]["job"] is None
-    trouble = await sql.why_unscheduled.value(session) if behind else None
+    unread = rows[0]["last"] > rows[0]["done"] and rows[0]["job"] is None
+    trouble = await sql.why_unscheduled.value(session) if unread else None
     return _stream(rows[0], trouble or "")
 
 

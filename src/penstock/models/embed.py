@@ -26,7 +26,7 @@ BATCH = 256  # texts: some 50 ms of the built-in model
 
 
 class Model(Protocol):
-    """An embedding model with a name, in this process or behind a server."""
+    """An embedding model with a name, in this process or on a server."""
 
     @property
     def name(self) -> str: ...

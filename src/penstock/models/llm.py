@@ -1,4 +1,4 @@
-"""A language model behind an address: `POST {url}/chat/completions`, as OpenAI, Azure, LiteLLM, Ollama and vLLM accept it.
+"""A language model at an address: `POST {url}/chat/completions`, as OpenAI, Azure, LiteLLM, Ollama and vLLM accept it.
 
     completer = Completer("main", settings.llms["main"])
     done = await completer.complete(Request([{"role": "user", "content": "…"}], schema={…}))

@@ -1,4 +1,4 @@
-"""An embedding model behind an OpenAI-compatible address: `POST {url}/embeddings`.
+"""An embedding model at an OpenAI-compatible address: `POST {url}/embeddings`.
 
 The rows of an answer are taken by their `index`, not by their order. A vector of another length is `Permanent`, because the
 server will return it again; an answer that is incomplete or not JSON is `Transient`, because servers and proxies may cut it

@@ -141,7 +141,7 @@ async def settle_with(tx: Session, work: CrawlWork, page: PageWork, found: PageR
 
 
 def _address(page: PageWork, found: PageResult) -> str:
-    """Where a redirect has led, unless the page there declares the address that was asked for."""
+    """The address after redirects, unless the page there declares the address that was asked for."""
     return page.url if found.canonical == page.url else found.url
 
 

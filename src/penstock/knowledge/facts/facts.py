@@ -225,19 +225,19 @@ async def _show(tx: Session, ranking: Ranking) -> list[FactHit]:
     return [
         FactHit(
             **{each.name: getattr(fact, each.name) for each in fields(fact)},
-            passage=_trim(row["before"], row["quote"], row["behind"]),
+            passage=_trim(row["before"], row["quote"], row["after"]),
             score=round(scores[row["place"] - 1], 6),
         )
         for row, fact in zip(rows, facts, strict=True)
     ]
 
 
-def _trim(before: str, quote: str, behind: str) -> str:
+def _trim(before: str, quote: str, after: str) -> str:
     """The quote with whole sentences around it, or whole words where those are long."""
     if len(before) >= AROUND:
         start = min((place for end in ENDS if (place := before.find(end)) >= 0), default=before.find(" "))
         before = before[start + 1 :]
-    if len(behind) >= AROUND:
-        stop = max(max(behind.rfind(end) for end in ENDS) + 1, 0) or max(behind.rfind(" "), 0)
-        behind = behind[:stop]
-    return f"{before.lstrip()}{quote}{behind.rstrip()}"
+    if len(after) >= AROUND:
+        stop = max(max(after.rfind(end) for end in ENDS) + 1, 0) or max(after.rfind(" "), 0)
+        after = after[:stop]
+    return f"{before.lstrip()}{quote}{after.rstrip()}"

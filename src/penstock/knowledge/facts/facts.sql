@@ -74,7 +74,7 @@ where fact.id = any (:ids::bigint[])
 -- name: show_hits
 select asked.place, shown.*,
   substr(page.text, greatest(shown.start - :around::int, 0) + 1, least(shown.start, :around::int)) as before,
-  substr(page.text, shown.stop + 1, :around::int) as behind
+  substr(page.text, shown.stop + 1, :around::int) as after
 from unnest(:ids::bigint[]) with ordinality as asked(id, place)
 cross join lateral (
   -- include: facts.sql shown
