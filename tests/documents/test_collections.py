@@ -62,7 +62,7 @@ async def test_a_change_counts_from_then_on(document_queue: DocumentQueue) -> No
         await find_collection(document_queue.app, "files")
     with pytest.raises(NameTaken):
         await change_collection(document_queue.app, "papers", new_name="taken")
-    with pytest.raises(BadValue, match="There is no embedding model 'other'"):
+    with pytest.raises(BadValue, match="embedding model 'other' does not exist"):
         await change_collection(document_queue.app, "papers", model="other")
     await change_collection(document_queue.app, "papers", search_language="french")
     await document_queue.add(collection="papers")

@@ -152,7 +152,7 @@ async def test_a_third_model_takes_the_place_of_the_next_one(document_queue: Doc
 async def test_models_that_cannot_be_used_are_refused_first(document_queue: DocumentQueue) -> None:
     await document_queue.ready()
     await prepare_model(document_queue.app.database, "third", 8)  # as an earlier setting of the same name had it
-    for model, reason in {"nosuch": "no embedding model", "minilm": "not installed", "third": "8 dimensions"}.items():
+    for model, reason in {"nosuch": "does not exist", "minilm": "not installed", "third": "8 dimensions"}.items():
         with pytest.raises(BadValue, match=reason):
             await choose(document_queue, model)
     assert (await find_collection(document_queue.app, "files")).next_model is None

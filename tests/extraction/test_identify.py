@@ -96,7 +96,7 @@ def test_it_is_known_by_its_content(raw: bytes, name: str, media_type: str) -> N
         (sample_files.zipped({"AndroidManifest.xml": b"\3\0"}), "an Android program"),
         (sample_files.compound({"Catalog": b"x" * 64}), "Thumbs.db"),
         (bytes(5_000), "only zero bytes"),
-        (bytes(range(256)) * 20, "not known"),
+        (bytes(range(256)) * 20, "unknown"),
     ],
 )
 def test_what_nobody_reads_is_named(raw: bytes, words: str) -> None:

@@ -83,7 +83,7 @@ async def test_the_error_that_a_reader_raises_comes_back(sandboxes: SandboxPool,
 
 
 async def test_an_unexpected_error_is_a_short_sentence_without_paths(sandboxes: SandboxPool, file: BinaryIO) -> None:
-    with pytest.raises(Corrupt, match=r"^The reader failed on it: KeyError: ") as caught:
+    with pytest.raises(Corrupt, match=r"^The reader failed on this file: KeyError: ") as caught:
         await sandboxes.call("stumble", file, {})
     assert len(str(caught.value)) <= 300
     assert ".secret" not in str(caught.value)
@@ -101,9 +101,9 @@ async def test_a_missing_package_is_not_the_documents_fault(sandboxes: SandboxPo
 
 
 async def test_a_second_crash_is_the_documents_fault(sandboxes: SandboxPool, file: BinaryIO) -> None:
-    with pytest.raises(Corrupt, match=r"^The reader crashed on it twice \(SIGSEGV\)\.$"):
+    with pytest.raises(Corrupt, match=r"^The reader crashed on this file twice \(SIGSEGV\)\.$"):
         await sandboxes.call("crash", file, {})
-    with pytest.raises(Corrupt, match=r"^The reader crashed on it twice \(exit code 3\)\.$"):
+    with pytest.raises(Corrupt, match=r"^The reader crashed on this file twice \(exit code 3\)\.$"):
         await sandboxes.call("leave", file, {"code": 3})
     assert await sandboxes.call("pid", file, {}), "and nobody else's"
 

@@ -111,9 +111,9 @@ async def test_close_ends_everything_soon(file: BinaryIO) -> None:
     busy = [child.pid for child in sandboxes._busy]
     await sandboxes.close()
     assert all(map(gone, [idle, *busy]))
-    with pytest.raises(Transient, match="The worker stops"):
+    with pytest.raises(Transient, match="The worker is stopping"):
         await calling
-    with pytest.raises(Transient, match="The worker stops"):
+    with pytest.raises(Transient, match="The worker is stopping"):
         await sandboxes.call("pid", file, {})
     await sandboxes.close()
 
@@ -155,7 +155,7 @@ async def test_a_kill_from_outside_is_a_limit(file: BinaryIO) -> None:
     """The kernel does it when memory runs out."""
     async with make_sandboxes() as sandboxes:
         pid = await sandboxes.call("pid", file, {})
-        with pytest.raises(ResourceLimit, match=r"^The system killed its reader"):
+        with pytest.raises(ResourceLimit, match=r"^The system killed the reader"):
             await sandboxes.call("sleep", file, {}, progress=lambda *_: os.kill(pid, signal.SIGKILL))
 
 
@@ -188,11 +188,11 @@ async def test_a_child_that_cannot_start_is_not_the_documents_fault(
 ) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     async with make_sandboxes() as sandboxes:
-        with pytest.raises(Transient, match=r"^A reader process did not start \(exit code 1\)\.$"):
+        with pytest.raises(Transient, match=r"^A sandbox process did not start \(exit code 1\)\.$"):
             await sandboxes.call("pid", file, {})
     monkeypatch.setattr("sys.executable", "/no/such/python")
     async with make_sandboxes() as sandboxes:
-        with pytest.raises(Transient, match=r"^A reader process cannot be started: No such file or directory\.$"):
+        with pytest.raises(Transient, match=r"^A sandbox process cannot be started: No such file or directory\.$"):
             await sandboxes.call("pid", file, {})
 
 
@@ -232,7 +232,7 @@ async def test_children_die_with_a_worker_that_is_killed(tmp_path: Path) -> None
 async def test_what_a_killed_worker_left_on_disk_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     in_use = ScratchFolder()
-    left, new = tmp_path / "penstock-boxes-left", tmp_path / "penstock-boxes-new"
+    left, new = tmp_path / "penstock-sandbox-left", tmp_path / "penstock-sandbox-new"
     for folder in (left, new):
         folder.mkdir()
         (folder / "file").write_text("x")
@@ -249,6 +249,6 @@ async def test_tasks_and_ends_are_counted(file: BinaryIO) -> None:
     async with make_sandboxes(recycle_after=1) as sandboxes:
         await sandboxes.call("echo", file, {})
     text = render_metrics().decode()
-    assert 'penstock_box_tasks_total{outcome="done",task="echo"}' in text
-    assert 'penstock_box_ends_total{why="worn"}' in text
-    assert 'penstock_box_task_seconds_count{task="echo"}' in text
+    assert 'penstock_sandbox_tasks_total{outcome="done",task="echo"}' in text
+    assert 'penstock_sandbox_ends_total{why="worn"}' in text
+    assert 'penstock_sandbox_task_seconds_count{task="echo"}' in text

@@ -27,7 +27,9 @@ def file() -> Iterator[BinaryIO]:
 
 async def test_more_memory_than_allowed(file: BinaryIO) -> None:
     async with make_sandboxes(memory=128 * 2**20) as sandboxes:
-        with pytest.raises(TooMuch, match=r"^Reading it needed more than 128MB of memory \(extraction\.memory\)\.$"):
+        with pytest.raises(
+            TooMuch, match=r"^Reading the file needed more than 128MB of memory \(extraction\.memory\)\.$"
+        ):
             await sandboxes.call("hog", file, {})
         assert await sandboxes.call("pid", file, {})
 
@@ -35,7 +37,7 @@ async def test_more_memory_than_allowed(file: BinaryIO) -> None:
 async def test_memory_that_is_taken_faster_than_anybody_can_watch(file: BinaryIO) -> None:
     """The kernel refuses it."""
     async with make_sandboxes(memory=128 * 2**20) as sandboxes:
-        with pytest.raises(TooMuch, match=r"^Reading it needs more memory than a reader may have"):
+        with pytest.raises(TooMuch, match=r"^Reading the file needs more memory than a reader may use"):
             await sandboxes.call("grab", file, {"size": 4 * 2**30})
 
 
@@ -44,9 +46,9 @@ async def test_processor_time(file: BinaryIO, monkeypatch: pytest.MonkeyPatch) -
         "penstock.extraction.sandbox.monitor.PATIENCE", 100
     )  # on a busy machine the clock would come first
     async with make_sandboxes(timeout=SHORT) as sandboxes:
-        with pytest.raises(TooMuch, match=r"^Reading it needed more than 400ms of processor time"):
+        with pytest.raises(TooMuch, match=r"^Reading the file needed more than 400ms of processor time"):
             await sandboxes.call("spin", file, {})
-        with pytest.raises(TooMuch, match=r"^Reading it needed more than 200ms of processor time"):
+        with pytest.raises(TooMuch, match=r"^Reading the file needed more than 200ms of processor time"):
             await sandboxes.call("spin", file, {}, timeout=0.2)
 
 
@@ -55,9 +57,9 @@ async def test_processor_time(file: BinaryIO, monkeypatch: pytest.MonkeyPatch) -
     [
         (19, 39, 9, None),  # a busy machine: it works whenever it may
         (0, 19, 19, None),
-        (21, 21, 0, "Reading it needed more than 20s of processor time (extraction.timeout)."),
-        (5, 41, 1, "Reading it took longer than 40s (2 times extraction.timeout)."),
-        (5, 21, 11, "Reading it stood still, and was ended after 20s (extraction.timeout)."),
+        (21, 21, 0, "Reading the file needed more than 20s of processor time (extraction.timeout)."),
+        (5, 41, 1, "Reading the file took longer than 40s (2 times extraction.timeout)."),
+        (5, 21, 11, "Reading the file made no progress, and was ended after 20s (extraction.timeout)."),
     ],
 )
 def test_overtime(cpu: float, clock: float, still: float, reason: str | None) -> None:
@@ -68,7 +70,7 @@ def test_overtime(cpu: float, clock: float, still: float, reason: str | None) ->
 async def test_standing_still(file: BinaryIO) -> None:
     async with make_sandboxes(timeout=SHORT) as sandboxes:
         began = time.monotonic()
-        with pytest.raises(ResourceLimit, match=r"^Reading it stood still, and was ended after 400ms"):
+        with pytest.raises(ResourceLimit, match=r"^Reading the file made no progress, and was ended after 400ms"):
             await sandboxes.call("sleep", file, {})
         assert time.monotonic() - began >= 0.4
 
@@ -101,7 +103,7 @@ async def test_a_file_larger_than_the_memory_cannot_be_written(file: BinaryIO) -
 @pytest.mark.parametrize(("files", "size"), [(20, 8 * 2**20), (2_100, 1)], ids=["bytes", "files"])
 async def test_the_disk_cannot_be_filled(file: BinaryIO, files: int, size: int) -> None:
     async with make_sandboxes(memory=128 * 2**20) as sandboxes:
-        with pytest.raises(TooMuch, match=r"^Reading it wrote more than 128MB to the disk"):
+        with pytest.raises(TooMuch, match=r"^Reading the file wrote more than 128MB to the disk"):
             await sandboxes.call("fill", file, {"files": files, "size": size})
 
 
@@ -136,7 +138,7 @@ async def test_no_processes_and_no_programs(file: BinaryIO) -> None:
 )
 async def test_nonsense(file: BinaryIO, said: bytes) -> None:
     async with make_sandboxes() as sandboxes:
-        with pytest.raises(Corrupt, match=r"^The reader lost its mind over it"):
+        with pytest.raises(Corrupt, match=r"^The reader broke its protocol on this file"):
             await sandboxes.call("say", file, {"hex": said.hex()})
         assert await sandboxes.call("pid", file, {})
 
@@ -150,7 +152,7 @@ async def test_an_unknown_error_is_corrupt(file: BinaryIO) -> None:
 
 async def test_silence_in_the_middle_of_a_frame(file: BinaryIO) -> None:
     async with make_sandboxes(timeout=SHORT) as sandboxes:
-        with pytest.raises(ResourceLimit, match="stood still"):
+        with pytest.raises(ResourceLimit, match="made no progress"):
             await sandboxes.call("say", file, {"hex": protocol.HEADER.pack(b"R", 2**20).hex()})
 
 
@@ -159,7 +161,7 @@ async def test_endless_results_are_cut_off(file: BinaryIO, monkeypatch: pytest.M
     batch = protocol.pack(b"M", b'{"pages": ["' + b"x" * 10_000 + b'"]}')
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     async with make_sandboxes() as sandboxes:
-        with pytest.raises(TooMuch, match=r"^Its text is more than 16MB\.$"):
+        with pytest.raises(TooMuch, match=r"^The text of the document is larger than 16MB\.$"):
             await sandboxes.call("say", file, {"hex": batch.hex(), "times": 100_000})
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 128 * 2**10
 

@@ -88,7 +88,7 @@ async def test_a_part_that_breaks_is_dropped_and_the_task_goes_on(file: BinaryIO
 
 async def test_limits_hold_on_this_side_too(file: BinaryIO) -> None:
     async with make_sandboxes() as sandboxes:
-        with pytest.raises(TooMuch, match=r"^It has more than 2 files inside \(limits\.members\)\.$"):
+        with pytest.raises(TooMuch, match=r"^The file has more than 2 files inside \(limits\.members\)\.$"):
             await sandboxes.call("parts", file, {"count": 3, "size": 1, "limits": {"members": 2}}, sink=Kept())
         with pytest.raises(TooMuch, match=r"^A file inside is larger than 1MB \(limits\.bytes\)\.$"):
             await sandboxes.call(
@@ -115,6 +115,8 @@ async def test_all_parts_together_are_bounded_by_the_size_of_the_document(
 async def test_after_parts_a_crash_is_not_tried_again(file: BinaryIO) -> None:
     kept = Kept()
     async with make_sandboxes() as sandboxes:
-        with pytest.raises(Corrupt, match=r"^The reader crashed on it \(SIGABRT\) after 2 of the files inside\.$"):
+        with pytest.raises(
+            Corrupt, match=r"^The reader crashed on this file \(SIGABRT\) after 2 of the files inside\.$"
+        ):
             await sandboxes.call("parts", file, {"count": 2, "size": 10, "crash": True}, sink=kept)
     assert len(kept.parts) == 2

@@ -121,7 +121,7 @@ def test_a_mail_names_what_was_attached() -> None:
         mail.add_attachment(b"x" * 9, maintype="application", subtype="octet-stream", filename=name)
     result = converted(mail.as_bytes(), "a.eml")
     assert "Please find it attached." in result.texts[0] and "Subject: Offer" in result.texts[0]
-    assert result.gaps == ["2 attachments are not taken: offer.pdf, terms.txt"]
+    assert result.gaps == ["2 attachments are left out: offer.pdf, terms.txt"]
 
 
 @pytest.mark.parametrize("raw", [sample_files.zipped({"a.txt": "x"}), b"\x1f\x8b\x08" + bytes(30)])
@@ -206,7 +206,7 @@ def test_files_inside_of_a_pdf_are_named() -> None:
     with pikepdf.open(io.BytesIO(text_pdf([(50, 700, 12, "x")]))) as document:
         document.attachments["table.csv"] = b"a,b"
         document.save(written)
-    assert converted(written.getvalue()).gaps == ["1 attached file is not taken: table.csv"]
+    assert converted(written.getvalue()).gaps == ["1 attached file is left out: table.csv"]
 
 
 def test_a_program_with_the_name_of_a_pdf() -> None:

@@ -66,7 +66,9 @@ def test_what_is_broken_is_left_out() -> None:
     first, *broken, last = result.told["documents"]
     assert (first["first"], last["first"], last["pages"]) == (1, 2, 2)
     assert all(one["first"] is None and one["pages"] == 0 and len(one["reason"]) > 10 for one in broken)
-    assert "damaged" in broken[0]["reason"] and "bundle" in broken[1]["reason"] and "encrypted" in broken[2]["reason"]
+    assert (
+        "damaged" in broken[0]["reason"] and "merged PDF" in broken[1]["reason"] and "encrypted" in broken[2]["reason"]
+    )
 
 
 def test_a_document_beyond_the_bundle() -> None:
@@ -74,7 +76,7 @@ def test_a_document_beyond_the_bundle() -> None:
     listed.append({"start": len(raw) - 10, "size": 100, "title": "beyond"})
     parts = Parts()
     told = merge(io.BytesIO(raw), sample_files.arguments() | {"documents": listed}, parts)
-    assert told["pages"] == 1 and "bundle" in told["documents"][1]["reason"]
+    assert told["pages"] == 1 and "merged PDF" in told["documents"][1]["reason"]
 
 
 def test_nothing_that_can_be_taken() -> None:

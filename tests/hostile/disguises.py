@@ -70,7 +70,7 @@ def other_things() -> Iterator[File]:
 
 
 def wrong_extensions() -> Iterator[File]:
-    """What counts is what is in it."""
+    """The content counts, not the name."""
     pairs = (
         "pdf docx", "pdf txt", "docx pdf", "docx zip", "xlsx csv", "png pdf", "jpg txt", "html docx", "html pdf", "eml pdf",
         "txt pdf", "txt png", "csv xlsx", "rtf doc", "html xls", "odt docx", "epub zip", "json pdf", "xml docx", "tif jpg",

@@ -160,7 +160,7 @@ async def test_an_endless_site_is_bounded(database_url: DatabaseUrl, tmp_path: P
         found = await crawled(product, site.url(), depth=50, max_pages=25)
         assert (found.state, found.kept, found.known) == ("done", 25, 25)
         assert found.left_out > 0
-        assert "had no room in 25 pages" in (await explain_crawl(product.app, found.id)).sentence
+        assert "were beyond 25 pages" in (await explain_crawl(product.app, found.id)).sentence
         shallow = await crawled(product, site.url(), depth=1, max_pages=1000)
         assert (shallow.kept, shallow.left_out) == (3, 0)
         alone = await crawled(product, site.url(), depth=0)
@@ -201,7 +201,7 @@ async def test_a_long_wait_for_a_turn_is_spent_without_a_slot(
         await until(product, "select from penstock.jobs where state = 'later' and failures = 0")
         assert site.asked == []
         told = await explain_crawl(product.app, number)
-        assert f"{site.url('')} may be asked again in 10 min" in told.sentence
+        assert f"{site.url('')} may be requested again in 10 min" in told.sentence
         await run(product, "update penstock.test_clock set shift = shift + interval '11 minutes'")
         assert (await over(product, number)).kept == 1
         assert await run(product, "select from penstock.job_history where failures > 0") == []
@@ -227,7 +227,7 @@ async def test_robots_txt_in_trouble_allows_nothing(database_url: DatabaseUrl, t
         number = await begin(product, site.url())
         await until(product, "select from penstock.crawls where state = 'failed'", pass_time=True)
         failed = await show_crawl(product.app, number)
-        assert "as long as robots.txt cannot be read, nothing of" in failed.reason
+        assert "as long as robots.txt cannot be read, no page of" in failed.reason
         assert set(site.asked) == {"/robots.txt"}
         assert "penstock dead redrive" in (await explain_crawl(product.app, number)).sentence
         site.pages["/robots.txt"] = says(status=404)
@@ -299,7 +299,7 @@ async def test_it_is_stopped(database_url: DatabaseUrl, tmp_path: Path, site: We
             product, "select where not exists (select from penstock.jobs where state <> 'dead' and fanout is not null)"
         )
         assert [each.state for each in await list_crawls(product.app)] == ["stopped", "failed"]
-        with pytest.raises(WrongState, match="is stopped: there is nothing to stop"):
+        with pytest.raises(WrongState, match="is stopped: only a running crawl can be stopped"):
             await stop_crawl(product.app, number)
         never.set()
 
@@ -356,7 +356,7 @@ async def test_what_cannot_be_begun(database_url: DatabaseUrl, tmp_path: Path, s
     async with visiting(database_url, tmp_path, site, work=False) as product:
         for url, options, words in (
             ("ftp://example.org/", {}, "must begin with http"),
-            ("https://example.org/", {"depth": -1}, "depth of -1"),
+            ("https://example.org/", {"depth": -1}, "depth -1"),
             ("https://example.org/", {"max_pages": 0}, "0 pages"),
             ("https://example.org/", {"max_pages": 10**6}, "crawl.most_pages"),
             ("https://example.org/", {"hosts": ["no host!"]}, "no usable host"),

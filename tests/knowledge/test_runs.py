@@ -78,7 +78,7 @@ async def test_only_what_has_failed_is_asked_again(database_url: DatabaseUrl, tm
         assert done["gaps"] == 1
         [row] = await study.rows("select gaps, answered from penstock.extractions where state = 'current'")
         [gap] = json.loads(row["gaps"])
-        assert "does not fit the schema" in gap["reason"] or "no JSON" in gap["reason"]
+        assert "does not fit the schema" in gap["reason"] or "not JSON" in gap["reason"]
         assert row["answered"] == windows - 1
         before = await study.facts(document.id)
         assert (await study.status()).partial == 1

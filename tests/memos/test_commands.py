@@ -28,11 +28,11 @@ async def test_what_is_there_and_what_failed(database_url: DatabaseUrl, tmp_path
     assert mill.split() == ["mill", "2", "0", "1", "idle"]
     ferry = next(line for line in said.splitlines() if line.startswith("ferry"))
     assert "failed" in ferry
-    assert "does not take the request (400)" in ferry
+    assert "rejects the request (400)" in ferry
     code, said = await penstock("memos", "list", "--stream", "mill", "--all", **environ)
     assert (code, "superseded by 2" in said, "\x1b" in said) == (0, True, False), said
     code, said = await penstock("memos", "search", "what is the gate made of", "-k", "1", **environ)
     assert code == 0
     assert said.startswith("2. The sluice gate is")
     code, said = await penstock("memos", "list", "--stream", "nothing", **environ)
-    assert (code, "There is no stream nothing" in said) == (2, True), said
+    assert (code, "The stream nothing does not exist" in said) == (2, True), said

@@ -191,7 +191,7 @@ def _sum(metric: Any, ending: str = "_sum") -> float:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (answers("I will not."), "no JSON"),
+        (answers("I will not."), "not JSON"),
         (answers('{"memos": "none"}'), "not of the type array"),
         (answers('{"memos": [{"text": "x"}]}'), "lacks kind"),
         (answers("", "content_filter"), "filter"),

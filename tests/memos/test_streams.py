@@ -57,7 +57,9 @@ async def test_many_at_once_have_numbers_without_gaps(database: Database) -> Non
 
 async def test_who_sends_more_than_is_read_is_told_to_come_again(database: Database) -> None:
     await put(database, *(Message(str(n), "x") for n in range(5)), most=5)
-    with pytest.raises(QueueFull, match=r"5 messages of the stream mill wait .* memos.waiting allows 5") as refused:
+    with pytest.raises(
+        QueueFull, match=r"The stream mill has 5 messages that wait .* memos.waiting allows 5"
+    ) as refused:
         await put(database, Message("new", "x"), most=5)
     assert refused.value.retry_after.total_seconds() == 30
     assert (await put(database, Message("1", "x"), most=5)).new == 0, "what is there already needs no room"
@@ -66,10 +68,10 @@ async def test_who_sends_more_than_is_read_is_told_to_come_again(database: Datab
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (Message("", "x"), "needs a message_id"),
+        (Message("", "x"), "has no message_id"),
         (Message("a", " \n"), "has no text"),
-        (Message("a", "a\0b"), "a NUL in it"),
-        (Message("a\0", "b"), "a NUL in it"),
+        (Message("a", "a\0b"), "a NUL character"),
+        (Message("a\0", "b"), "a NUL character"),
         (Message("a", "half \ud83d"), "half of a character"),
         (Message("a", "x" * (TEXT_MAX + 1)), "more than 100,000"),
         (Message("a" * 10_000, "x"), "more than 1,000"),
@@ -142,7 +144,7 @@ async def test_a_source_brings_messages(database_url: DatabaseUrl, tmp_path: Pat
             ("e", "failed", None),
         ]
         reasons = [json.loads(row["error"])["message"] for row in states[2:]]
-        assert [part in said for part, said in zip(("no text", "called 'a/b'", "'today'"), reasons, strict=True)] == [
+        assert [part in said for part, said in zip(("no text", "The name 'a/b'", "'today'"), reasons, strict=True)] == [
             True
         ] * 3
         assert (await product.inbox.receive("chat", [good])).repeats == 1
@@ -157,7 +159,7 @@ async def test_a_source_brings_messages(database_url: DatabaseUrl, tmp_path: Pat
         await product.inbox.receive("chat", [changed])
         failed = "select error ->> 'message' as said from penstock.inbox where message_id = 'a' and state = 'failed'"
         found = await until(product, failed)
-        assert "with other content in this stream" in found[0]["said"]
+        assert "already has a message 'a' with other content" in found[0]["said"]
 
 
 @pytest.mark.parametrize(

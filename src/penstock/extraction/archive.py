@@ -1,8 +1,8 @@
-"""Archives (zip, tar, gzip) and mailboxes: their text is the list of their names, their members become documents.
+"""Archives (zip, tar, gzip) and mailboxes: their text is the list of member names, and each archive member becomes a document.
 
-`members` is the task that sends the members, and the attachments of a mail. Members that are too large, too many, encrypted or
-broken are skipped with a reason; an archive that is a bomb as a whole was refused before, when its list was read. A member's
-name is safe as a relative path and unique within its archive.
+`members` is the task that sends archive members, and the attachments of a mail. Members that are too large, too many, encrypted
+or broken are skipped with a reason; an archive that is a bomb as a whole is refused earlier, when its list is read. A
+member's name is safe as a relative path and unique within its archive.
 """
 
 import gzip
@@ -137,7 +137,7 @@ class _MemberSender:
         """Return whether to continue with the next member."""
         limit = int(self.arguments.get("limits", {}).get("members", 1_000))
         if self.sent >= limit:
-            self.skip(f"it has more than {limit:,} members (limits.members); the rest was left out")
+            self.skip(f"it has more than {limit:,} files inside (limits.members): the rest was skipped")
             return False
         name = self.names.take(member.name)
         if member.refused or member.size > self.most:
@@ -192,7 +192,7 @@ def _zip_members(file: BinaryIO, arguments: Mapping[str, Any]) -> Iterator[Archi
     archive = Package(file, arguments)
     entries = archive.all
     if sum(entry.compress_size for entry in entries) > archive.size:
-        raise Suspicious("a zip bomb: its members overlap, the same bytes would be unpacked many times")
+        raise Suspicious("a zip bomb: its files overlap, so that the same bytes would be unpacked many times")
     if sum(entry.file_size for entry in entries) > archive.allowed:
         raise Suspicious(f"a zip bomb: it would become more than {archive.expansion} times as large (limits.expansion)")
     for entry in entries:
@@ -207,18 +207,18 @@ def _tar_members(stream: "BinaryIO | _BoundedGzip", most: int) -> Iterator[Archi
         with tarfile.open(fileobj=cast("BinaryIO", stream), mode="r|") as archive:
             for entry in archive:
                 if entry.size > most:
-                    raise Corrupt("damaged: the archive claims to hold a file that is larger than itself")
-                content = archive.extractfile(entry) if entry.isreg() else None  # links and devices are no files
+                    raise Corrupt("damaged: the archive claims to contain a file that is larger than itself")
+                content = archive.extractfile(entry) if entry.isreg() else None  # links and devices are not files
                 if content is not None and not _LITTER.search(entry.name):
                     yield ArchiveMember(entry.name, entry.size, iter(partial(content.read, _PIECE), b""))
     except Unreadable:
         raise
     except _BROKEN as error:
-        raise Corrupt("damaged: the archive breaks off or is broken") from error
+        raise Corrupt("damaged: the archive is cut off or broken") from error
 
 
 class _BoundedGzip:
-    """A gzip stream that is refused while it is read: its true size is not written anywhere."""
+    """A gzip stream that is refused while it is read, because its true size is not recorded in it."""
 
     def __init__(self, file: BinaryIO, arguments: Mapping[str, Any]) -> None:
         limits = arguments.get("limits", {})
@@ -230,7 +230,7 @@ class _BoundedGzip:
         try:
             piece = self._stream.read(min(size, 2**20))
         except _BROKEN as error:
-            raise Corrupt("damaged: the archive breaks off or is broken") from error
+            raise Corrupt("damaged: the archive is cut off or broken") from error
         self.left -= len(piece)
         if self.left < 0:
             raise Suspicious("a gzip bomb: it expands too much (limits.expansion)")
@@ -257,7 +257,7 @@ def _chained(head: bytes, stream: _BoundedGzip) -> Iterator[bytes]:
 
 def _outlook_members(file: BinaryIO) -> Iterator[ArchiveMember]:
     for name, raw in outlook.attachments(file):
-        refused = "" if raw is not None else "an object of another program inside of the mail, not a file"
+        refused = "" if raw is not None else "an object of another program, not a file"
         yield ArchiveMember(name, len(raw or b""), iter([raw or b""]), refused)
 
 

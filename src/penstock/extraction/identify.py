@@ -1,6 +1,6 @@
 """Identifies the format of a file by its content, whatever its name says.
 
-`identify` returns a media type or raises `Unsupported` with a sentence. `known_type` names the formats that the first bytes
+`identify` returns a media type or raises `Unsupported` with the reason. `known_type` names the formats that the first bytes
 prove; `refusal` names those that are recognised but cannot be read. The type of a zip archive, an OLE2 file and a text follows
 from their content (office/package.py, office/compound.py, text_formats/text.py).
 """
@@ -65,25 +65,25 @@ _UNREADABLE = (
     (4, b"Standard Jet DB", "an Access database"),
     (4, b"Standard ACE DB", "an Access database"),
     (0, b"PAR1", "a Parquet table"),
-    (0, b"!BDN", "an Outlook mailbox (PST); export its messages as EML or MSG"),
-    (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive; unpack it and add what is in it"),
-    (0, b"Rar!\x1a\x07", "a RAR archive; unpack it and add what is in it"),
-    (0, b"BZh", "a bzip2 archive; unpack it and add what is in it"),
-    (0, b"\xfd7zXZ\0", "an xz archive; unpack it and add what is in it"),
-    (0, b"\x28\xb5\x2f\xfd", "a Zstandard archive; unpack it and add what is in it"),
-    (0, b"MSCF", "a Windows cabinet archive; unpack it and add what is in it"),
+    (0, b"!BDN", "an Outlook mailbox (PST): export its messages as EML or MSG"),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive: unpack it and add its files"),
+    (0, b"Rar!\x1a\x07", "a RAR archive: unpack it and add its files"),
+    (0, b"BZh", "a bzip2 archive: unpack it and add its files"),
+    (0, b"\xfd7zXZ\0", "an xz archive: unpack it and add its files"),
+    (0, b"\x28\xb5\x2f\xfd", "a Zstandard archive: unpack it and add its files"),
+    (0, b"MSCF", "a Windows cabinet archive: unpack it and add its files"),
     (0, b"!<arch>\n", "a package or a library of programs"),
     (0, b"\xed\xab\xee\xdb", "an RPM package"),
     (0x8001, b"CD001", "a disk image"),
-    (0, b"8BPS", "a Photoshop drawing; export it as PDF or PNG"),
-    (0, b"AC10", "an AutoCAD drawing; export it as PDF"),
-    (0, b"AT&TFORM", "a DjVu document; convert it to PDF"),
+    (0, b"8BPS", "a Photoshop drawing: export it as PDF or PNG"),
+    (0, b"AC10", "an AutoCAD drawing: export it as PDF"),
+    (0, b"AT&TFORM", "a DjVu document: convert it to PDF"),
     (0, b"\0\0\1\0", "an icon"),
-    (0, b"gimp xcf", "a GIMP drawing; export it as PDF or PNG"),
-    (0, b"\xff\x0a", "a JPEG XL image; convert it to PNG or JPEG"),
-    (0, b"ITSF", "a Windows help file (CHM); convert it to HTML"),
-    (60, b"BOOKMOBI", "a Kindle book; convert it to EPUB"),
-    (60, b"TEXtREAd", "a Palm book; convert it to EPUB"),
+    (0, b"gimp xcf", "a GIMP drawing: export it as PDF or PNG"),
+    (0, b"\xff\x0a", "a JPEG XL image: convert it to PNG or JPEG"),
+    (0, b"ITSF", "a Windows help file (CHM): convert it to HTML"),
+    (60, b"BOOKMOBI", "a Kindle book: convert it to EPUB"),
+    (60, b"TEXtREAd", "a Palm book: convert it to EPUB"),
     (0, b"-----BEGIN PGP MESSAGE-----", ""),  # refused by `identify` as encrypted
 )
 _CONVERTIBLE = (
@@ -118,17 +118,17 @@ def _identify(file: BinaryIO, name: str) -> str:
         return identify_zip(open_zip(file))
     words = refusal(head)
     if words:
-        raise Unsupported(f"This is {words}{'' if ';' in words else ', not a document'}.")
+        raise Unsupported(f"This is {words}{'' if ':' in words else ', not a document'}.")
     known = known_type(head, tail)
     if known:
         return known
     if is_text(head):
         return _text(head, tail, name)
-    if b"PK\5\6" in tail:  # a zip archive behind something else, as self-extracting ones are
+    if b"PK\5\6" in tail:  # a zip archive after something else, as in self-extracting ones
         return identify_zip(open_zip(file))
     if not any(head) and not any(tail):
-        raise Unsupported("The file holds only zero bytes: it was not written to its end, or not sent whole.")
-    raise Unsupported("Its format is not known: it is neither text nor a kind of document that can be read here.")
+        raise Unsupported("The file has only zero bytes: it was not written or sent completely.")
+    raise Unsupported("The format of the file is unknown: it is neither text nor a supported kind of document.")
 
 
 def is_text(sample: bytes) -> bool:
@@ -176,7 +176,7 @@ def refusal(head: bytes) -> str:
     if head.startswith(b"RIFF") and head[8:12] in {b"WAVE", b"AVI "}:
         return _SOUND if head[8:12] == b"WAVE" else _FILM
     if head[4:8] == b"ftyp":
-        return "an image of a kind (HEIF, AVIF) that needs converting to PNG or JPEG" if _still(head) else _FILM
+        return "a HEIF or AVIF image: convert it to PNG or JPEG" if _still(head) else _FILM
     if head[:2] in {b"\xff\xfb", b"\xff\xf3", b"\xff\xf2", b"\xff\xf1", b"\xff\xf9"} and _is_binary(head):
         return _SOUND
     return ""

@@ -68,7 +68,7 @@ class ExtractedDocument:
     pages: Sequence[Page] = ()
     scanned: Sequence[int] = ()
     title: str = ""
-    facts: Mapping[str, str] = field(default_factory=dict)  # author, created, … as the file says
+    facts: Mapping[str, str] = field(default_factory=dict)  # author, created, … as the file has them
     gaps: Sequence[Gap] = ()
 
     def encode(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def decode_page(value: object) -> Page:
             Table(_whole(t.get("start"), size), _whole(t.get("stop"), size), _text(t.get("header"), 10_000))
             for t in map(_dict, _list(fields.get("tables"))[:MARKS])
         ],
-        ocr=_maybe(fields.get("ocr"), _fairness_key),
+        ocr=_maybe(fields.get("ocr"), _fraction),
     )
 
 
@@ -114,7 +114,7 @@ def decode_gap(value: object) -> Gap:
 
 def _text(value: object, most: int | None = None) -> str:
     if not isinstance(value, str):
-        raise Corrupt("The reader of this format returned something else than text.")
+        raise Corrupt("The reader of this format returned a value that is not text.")
     return storable(value, " ")[:most]
 
 
@@ -124,7 +124,7 @@ def _whole(value: object, most: int = 2**31 - 1) -> int:
     return value
 
 
-def _fairness_key(value: object) -> float:
+def _fraction(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
         raise Corrupt("The reader of this format returned a number that cannot be.")
     return float(value)
@@ -135,14 +135,14 @@ def _maybe(value: object, read: Callable[[object], T]) -> T | None:
 
 
 def _list(value: object) -> Sequence[Any]:
-    if not isinstance(value, list | tuple):  # a tuple is what a reader in this very process gives
-        raise Corrupt("The reader of this format returned something else than a list.")
+    if not isinstance(value, list | tuple):  # a tuple comes from a reader in this process
+        raise Corrupt("The reader of this format returned a value that is not a list.")
     return value
 
 
 def _dict(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Corrupt("The reader of this format returned something else than named fields.")
+        raise Corrupt("The reader of this format returned a value without named fields.")
     return value
 
 
@@ -154,9 +154,7 @@ def whole(file: BinaryIO, arguments: Mapping[str, Any]) -> bytes:
     most = 4 * int(arguments.get("limits", {}).get("characters", 50_000_000))
     size = file.seek(0, 2)
     if size > most:
-        raise TooMuch(
-            f"It has {size:,} bytes of text, more than {most // 4:,} characters (limits.characters) can have."
-        )
+        raise TooMuch(f"The text has {size:,} bytes, more than {most // 4:,} characters (limits.characters) can have.")
     file.seek(0)
     return file.read()
 
@@ -183,7 +181,7 @@ def refuse_pages(count: int, arguments: Mapping[str, Any]) -> None:
     """Raise TooMuch for more than `limits.pages`."""
     most = int(arguments.get("limits", {}).get("pages", 5_000))
     if count > most:
-        raise TooMuch(f"It has more than {most:,} pages, the limit (limits.pages).")
+        raise TooMuch(f"The document has more than {most:,} pages, the limit (limits.pages).")
 
 
 class TextAllowance:
@@ -196,7 +194,9 @@ class TextAllowance:
     def spend(self, characters: int) -> None:
         self.left -= characters
         if self.left < 0:
-            raise TooMuch(f"It holds more than {self.most:,} characters of text, the limit (limits.characters).")
+            raise TooMuch(
+                f"The document has more than {self.most:,} characters of text, the limit (limits.characters)."
+            )
 
 
 class PageBuilder:

@@ -2,7 +2,7 @@
 
 The first prompt asks what is worth remembering, the second one how two memos relate to each other. Conversations are data:
 each message is one line of JSON between two marks that its author cannot know, so that no text can end the part in which it
-stands; the model is given no tools; and its answer is read as memos of this batch and as nothing else (candidates.py).
+stands; the model is given no tools; and its answer is used only as memos of this batch (candidates.py).
 """
 
 import json
@@ -19,7 +19,7 @@ sql = statements(__file__)
 
 PAIRS = 20  # of memos in one question
 VERDICTS = ("same", "contradicts", "different")
-EARLIER = 6  # messages before the batch that are shown, so that "it" can be understood
+EARLIER = 6  # messages before the batch that are shown, so that pronouns can be understood
 EARLIER_LENGTH = 500  # characters of each of them
 
 
@@ -44,20 +44,20 @@ class MessageBatch:
     mark: str  # which authors of messages cannot know
     lines: list[BatchLine]
     earlier: list[tuple[str, str]]  # author and text, the oldest first
-    kinds: list[str]  # this and the next: settings as they were when it was read
+    kinds: list[str]  # this and the next: the settings when it was read
     language: str
     confidence: float
     llm: str
 
     @classmethod
     def kept(cls, step: dict[str, Any]) -> Self:
-        """From what `read_batch` has returned."""
+        """The batch that `read_batch` has returned."""
         lines = [BatchLine(*each) for each in step["lines"]]
         earlier = [(author, text) for author, text in step["earlier"]]
         return cls(**(step | {"lines": lines, "earlier": earlier}))
 
     def seq_of(self, number: int) -> int | None:
-        """The message that the model calls by this number."""
+        """The message with this number in the prompt."""
         return self.lines[number - 1].seq if 1 <= number <= len(self.lines) else None
 
 
@@ -77,7 +77,7 @@ async def read_batch(
         before=EARLIER,
         length=EARLIER_LENGTH,
     )
-    # In the order in which they were said, as far as that is known: a source may bring them in another one.
+    # In the order in which they were written, as far as that is known: a source may send them in another one.
     messages = sorted(read, key=lambda row: (row["at"] or row["received_at"], row["seq"]))
     rows = [row for row in messages if not row["earlier"]]
     return {
@@ -100,7 +100,7 @@ async def read_batch(
 
 
 async def forget_questions(tx: Session, job: int) -> list[int]:
-    """Remove the questions and answers of a batch that is over; the fan-outs that it had."""
+    """Remove the questions and answers of a batch that has ended; the ids of its fan-outs."""
     fanouts: list[int] = await sql.questions_of.value(tx, job=job)
     await forget_answers(tx, fanouts)
     return fanouts
@@ -117,7 +117,7 @@ async def is_asking(session: Session, fanouts: Sequence[int]) -> bool:
 
 
 async def advance(tx: Session, batch: MessageBatch) -> int | None:
-    """Note that memos were made of a batch; the number of its stream's newest message, None if the batch was overtaken."""
+    """Record that memos were made of a batch; the number of its stream's newest message, None if the batch was overtaken."""
     last: int | None = await sql.advance.value(tx, stream=batch.stream, after=batch.after, upto=batch.upto)
     return last
 
@@ -143,7 +143,7 @@ different: anything else, also when one of them only adds something to the other
 
 
 def find_question(batch: MessageBatch) -> list[Message]:
-    """What is worth remembering of a batch."""
+    """The prompt that asks what is worth remembering of a batch."""
     said = f"Write in {batch.language.capitalize()}."
     if batch.language == "simple":
         said = "Write in the language of the conversation."
@@ -157,7 +157,7 @@ def find_question(batch: MessageBatch) -> list[Message]:
 
 
 def judge_question(mark: str, pairs: Sequence[tuple[str, str]]) -> list[Message]:
-    """How the newer one of each pair is to the older one."""
+    """The prompt that asks how the newer memo of each pair relates to the older one."""
     lines = [_line(pair=number, older=older, newer=newer) for number, (older, newer) in enumerate(pairs, 1)]
     return _between(mark, JUDGE.format(mark=mark), lines)
 
@@ -188,7 +188,7 @@ def judge_schema() -> dict[str, Any]:
 
 
 def _list_of(name: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """In the narrow form that servers can promise: all properties, and no others."""
+    """A schema in the narrow form that servers can guarantee: all properties, and no others."""
     item = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
     return {
         "type": "object",

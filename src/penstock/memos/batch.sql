@@ -2,7 +2,7 @@
 select id, tenant, name, last, done from penstock.streams where id = :stream and deleted_at is null
 
 -- name: next_messages
--- Up to so many, and up to so many characters; the first one however long it is. And the beginnings of some before them.
+-- At most so many messages and characters, but at least one message. And the beginnings of some before them.
 select seq, author, text, at, received_at, false as earlier
 from (
   select *, sum(length(text)) over (order by seq) as so_far, row_number() over (order by seq) as turn
@@ -20,24 +20,24 @@ union all
 order by seq
 
 -- name: advance
--- Compare and set: whoever began at another message has been overtaken, and writes nothing. First in its transaction, so that
--- nobody changes the stream or its memos meanwhile.
+-- Compare and set: a job that began at another message was overtaken, and writes nothing. First in its transaction, so that no
+-- other transaction changes the stream or its memos concurrently.
 update penstock.streams
 set done = :upto, waits_since = case when last > :upto then penstock.now() end
 where id = :stream and done = :after and deleted_at is null
 returning last
 
 -- name: questions_of
--- The fan-outs of a batch: what it has asked.
+-- The fan-outs of a batch: its questions.
 select coalesce(array_agg(id), '{}') from penstock.fanouts where parent = :job
 
 -- name: forget_questions
--- What the model was asked and has answered is a conversation: it is kept until memos have been made of it, and no longer.
+-- Questions and answers have parts of conversations: they are deleted as soon as memos have been made of them.
 with under_way as (
   update penstock.jobs set args = '{}' where fanout = any (:fanouts::bigint[])
 )
 update penstock.job_history set args = '{}', result = null where fanout = any (:fanouts::bigint[])
 
 -- name: is_asking
--- Whether a question of these fan-outs is under way: its answer would be kept when it comes.
+-- Whether a question of these fan-outs is under way: its answer would be stored when it arrives.
 select exists (select from penstock.jobs where fanout = any (:fanouts::bigint[]) and state <> 'dead')

@@ -1,4 +1,4 @@
-"""Candidates: memos that the model proposes for a batch, and how they are merged with the memos that are there.
+"""Candidates: memos that the model proposes for a batch, and how they are merged with existing memos.
 
 A candidate is kept if it is well-formed and names messages of its batch. It is compared with the live memos of its stream and
 with earlier candidates of its batch, where their vectors are near enough: it is merged into one that says the same, and
@@ -64,14 +64,14 @@ def _read(each: Mapping[str, Any], batch: MessageBatch) -> Candidate | None:
 
 
 class MemoNode(NamedTuple):
-    """A memo that is there, by its id, or a candidate, by its place."""
+    """An existing memo, by its id, or a candidate, by its place."""
 
     is_new: bool
     number: int
 
 
 class Pair(NamedTuple):
-    """A candidate and something older that it may repeat or contradict."""
+    """A candidate, and an older memo or candidate that it may repeat or contradict."""
 
     newer: int
     older: MemoNode
@@ -92,7 +92,7 @@ class MergeOutcome:
     superseded: dict[MemoNode, MemoNode] = field(default_factory=dict)  # what -> by what
 
     def holder(self, place: int) -> MemoNode:
-        """The memo that holds what a candidate says."""
+        """The memo that a candidate became, or was merged into."""
         return self.merged.get(place, MemoNode(True, place))
 
 
@@ -116,7 +116,7 @@ def choose_pairs(
 
 
 def read_verdicts(answers: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> list[str]:
-    """For each pair its verdict, over several answers; what is not told, or told twice otherwise, is different."""
+    """For each pair its verdict, over several answers; a verdict that is missing or contradictory is `different`."""
     told: list[str] = []
     for answer, size in zip(answers, sizes, strict=True):
         said: dict[int, set[str]] = {}
@@ -128,7 +128,7 @@ def read_verdicts(answers: Sequence[Mapping[str, Any]], sizes: Sequence[int]) ->
 
 
 def decide(pairs: Sequence[Pair], verdicts: Sequence[str], live: set[int], present: Sequence[int]) -> MergeOutcome:
-    """By the verdicts, as far as the older memos are still `live` and the candidates still `present`."""
+    """Decide by the verdicts, as far as the older memos are still `live` and the candidates still `present`."""
     outcome = MergeOutcome()
     standing = {MemoNode(False, number) for number in live} | {MemoNode(True, place) for place in present}
     for place in present:
@@ -149,7 +149,7 @@ def decide(pairs: Sequence[Pair], verdicts: Sequence[str], live: set[int], prese
 
 
 def _standing(outcome: MergeOutcome, node: MemoNode, standing: set[MemoNode]) -> MemoNode | None:
-    """The memo that stands for it, unless that is gone or superseded."""
+    """The memo that it was merged into, unless that is deleted or superseded."""
     if node.is_new:
         node = outcome.holder(node.number)
     return node if node in standing and node not in outcome.superseded else None

@@ -31,7 +31,7 @@ SHOWN = 500  # characters of a message that are shown with a memo
 
 
 class BatchOvertaken(Exception):
-    """The stream is gone, or another job has made memos of this batch; nothing was written."""
+    """The stream was deleted, or another job has made memos of this batch; nothing was written."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Memo:
     confidence: float
     state: Literal["live", "merged", "superseded"]
     merged_into: Annotated[int | None, Field(description="The memo that says the same.")]
-    superseded_by: Annotated[int | None, Field(description="The memo that contradicts it, and is newer.")]
+    superseded_by: Annotated[int | None, Field(description="The newer memo that contradicts it.")]
     llm: Annotated[str, Field(description="The language model that wrote it.")]
     created_at: datetime
     changed_at: datetime
@@ -73,7 +73,7 @@ class Memo:
 
 @dataclass(frozen=True, slots=True)
 class MemoQuestion:
-    """What is looked for, and where."""
+    """A question, and the streams to search."""
 
     text: str
     tenant: str
@@ -88,7 +88,7 @@ class MemoQuestion:
 async def nearest_live(
     session: Session, row_vectors: RowVectors, stream: int, vectors: "NDArray[np.float32]", alike: float
 ) -> dict[int, list[tuple[int, str, float]]]:
-    """For each vector, by its place, the nearest live memos of the stream: number, text, cosine."""
+    """For each vector, by its place, the nearest live memos of the stream: id, text, cosine."""
     statement = (await row_vectors.in_schema(session)).named(sql.nearest_live)
     asked = [written(vector) for vector in vectors]
     found: dict[int, list[tuple[int, str, float]]] = {}
@@ -138,7 +138,7 @@ async def _write(
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A answer as rows: candidates by their place have numbers now."""
+    """An answer as rows, with an id for each candidate."""
 
     answer: BatchAnswer
     outcome: MergeOutcome
@@ -146,8 +146,8 @@ class _Rows:
 
     async def write(self, tx: Session, left: set[int], job: int) -> None:
         batch, candidates = self.answer.batch, [self.answer.candidates[place] for place in self.ids]
-        merged = [self._number(self.outcome.merged.get(place)) for place in self.ids]
-        superseded = [self._number(self.outcome.superseded.get(MemoNode(True, place))) for place in self.ids]
+        merged = [self._id(self.outcome.merged.get(place)) for place in self.ids]
+        superseded = [self._id(self.outcome.superseded.get(MemoNode(True, place))) for place in self.ids]
         await sql.add_memos.run(
             tx,
             tenant=batch.tenant,
@@ -162,7 +162,7 @@ class _Rows:
             merged=merged,
             superseded=superseded,
         )
-        old = {node.number: self._number(by) for node, by in self.outcome.superseded.items() if not node.is_new}
+        old = {node.number: self._id(by) for node, by in self.outcome.superseded.items() if not node.is_new}
         if old:
             await sql.supersede.run(tx, ids=list(old), bys=list(old.values()))
         links = sorted(self._links(left))
@@ -170,15 +170,15 @@ class _Rows:
         await sql.link.run(tx, stream=batch.stream, tenant=batch.tenant, memos=memos, numbers=numbers)
 
     def _links(self, left: set[int]) -> set[tuple[int, int]]:
-        """Each memo with its own messages, and with those of what was merged into it."""
+        """Each memo with its own messages, and with those of memos that were merged into it."""
         links = set()
-        for place, number in self.ids.items():
-            holder = self._number(self.outcome.merged.get(place))
+        for place, memo_id in self.ids.items():
+            holder = self._id(self.outcome.merged.get(place))
             for seq in left.intersection(self.answer.candidates[place].messages):
-                links |= {(number, seq)} if holder is None else {(number, seq), (holder, seq)}
+                links |= {(memo_id, seq)} if holder is None else {(memo_id, seq), (holder, seq)}
         return links
 
-    def _number(self, node: MemoNode | None) -> int | None:
+    def _id(self, node: MemoNode | None) -> int | None:
         if node is None:
             return None
         return self.ids[node.number] if node.is_new else node.number
@@ -190,7 +190,7 @@ class _Rows:
 async def list_memos(
     session: Session, *, tenant: str, stream: int | None = None, after: int = 0, most: int = 100, every: bool = False
 ) -> list[Memo]:
-    """By number."""
+    """By id."""
     rows = await sql.list_memos(session, tenant=tenant, stream=stream, after=after, most=most, every=every)
     return await show_memos(session, [row["id"] for row in rows], tenant=tenant, every=every)
 
@@ -224,14 +224,14 @@ async def _rank(
 
     words = [(row["id"], 0.0) for row in rows]
     ranking = await SEARCH.rank(session, streams, words, asked, visible)
-    return [int(number) for number in ranking.keys]
+    return [int(memo_id) for memo_id in ranking.keys]
 
 
 async def show_memos(session: Session, ids: Sequence[int], *, tenant: str, every: bool = True) -> list[Memo]:
-    """In the order of their numbers given, each with its messages; those that are not there are left out."""
+    """The memos in the order of the ids, each with its messages; missing ones are left out."""
     rows = {row["id"]: row for row in await sql.show_memos(session, ids=list(ids), tenant=tenant, every=every)}
     messages: dict[int, list[MemoMessage]] = {}
     for row in await sql.messages_of(session, ids=list(rows), length=SHOWN):
         told = MemoMessage(row["seq"], row["message_id"], row["author"], row["at"], row["text"])
         messages.setdefault(row["memo_id"], []).append(told)
-    return [Memo(**rows[number], messages=messages.get(number, [])) for number in ids if number in rows]
+    return [Memo(**rows[each], messages=messages.get(each, [])) for each in ids if each in rows]

@@ -1,4 +1,4 @@
--- `near_table` and `vector_schema` are replaced by `Likeness.named`.
+-- `RowVectors.named` replaces `near_table` and `vector_schema`.
 
 -- name: nearest_live
 -- For each of these vectors the nearest live memos of one stream.
@@ -17,8 +17,8 @@ order by asked.turn, near.cosine desc
 select id from penstock.memos where id = any (:ids::bigint[]) and state = 'live'
 
 -- name: what_is_left
--- Of these messages and memos, those that are still there and live, and numbers for new ones. The lock of the stream is held: it
--- stays so.
+-- Of these messages and memos, those that still exist and are live, and ids for new ones. The lock of the stream is held, so
+-- that none of it changes.
 select
   array(select seq from penstock.messages where stream_id = :stream and seq = any (:messages::bigint[])) as messages,
   array(select id from penstock.memos where id = any (:memos::bigint[]) and state = 'live') as memos,

@@ -3,8 +3,8 @@
     async with app.transaction() as tx:
         posted = await post(tx, "support-7", [Message("m1", "The gate is of oak.", "Ann")], tenant="default", most=10_000)
 
-A message with the message_id of an earlier one is the same message; with other content it is refused, and with it all that came
-in the same request. Every change of a stream locks its row.
+A message with the message_id of an earlier one is the same message; with other content it is refused together with
+its whole request. Every change of a stream locks its row.
 """
 
 import json
@@ -45,18 +45,18 @@ class Message:
 
 
 def check_stream_name(text: str) -> str:
-    """The name as it is kept: printable, without slashes, for it is part of addresses."""
+    """The name as it is stored: printable, and without slashes because it is a part of URLs."""
     name = unicodedata.normalize("NFC", text).strip()
     if not name or not name.isprintable() or "/" in name or "\\" in name or name in {".", ".."}:
-        raise BadValue(f"A stream cannot be called {name[:60]!r}: use printable characters, and no slashes.")
+        raise BadValue(f"The name {name[:60]!r} cannot be used for a stream: use printable characters, and no slashes.")
     _bounded("The name of the stream", name, NAME_MAX)
     return name
 
 
 def check_message(message: Message) -> Message:
-    """The message itself, if it can be kept."""
+    """The message itself, if it can be stored."""
     if not message.message_id:
-        raise BadValue("A message needs a message_id: the number that its sender gives it, by which it is known again.")
+        raise BadValue("The message has no message_id: send the id by which its sender knows it.")
     if not message.text.strip():
         raise BadValue(f"The message {message.message_id[:100]!r} has no text: leave it out.")
     _bounded("The message_id", message.message_id, ID_MAX)
@@ -67,20 +67,20 @@ def check_message(message: Message) -> Message:
 
 def _bounded(what: str, text: str, most: int) -> None:
     if "\0" in text:
-        raise BadValue(f"{what} has a NUL in it, which cannot be kept: remove it.")
+        raise BadValue(f"{what} has a NUL character, which cannot be stored: remove it.")
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise BadValue(f"{what} has half of a character in it: send it as UTF-8.") from None
+        raise BadValue(f"{what} has half of a character: send it as UTF-8.") from None
     if size > most:
         raise BadValue(f"{what} takes {size:,} bytes, more than {most:,}: shorten it.")
 
 
 def read_payload(payload: Mapping[str, Any], message_id: str, source: str) -> tuple[str, Message]:
-    """The stream and the message that a source has brought: `text`, and if it likes `stream`, `author` and `at`."""
+    """The stream and the message of a payload: `text`, and optionally `stream`, `author` and `at`."""
     stream, text, author, at = (payload.get(key) for key in ("stream", "text", "author", "at"))
     if not isinstance(text, str):
-        raise BadValue("The message has no text: give it as `text`.")
+        raise BadValue("The message has no text: send it as `text`.")
     for key, value in (("stream", stream), ("author", author)):
         if value is not None and not isinstance(value, str | int):
             raise BadValue(f"The {key} of the message is not a text.")
@@ -89,7 +89,7 @@ def read_payload(payload: Mapping[str, Any], message_id: str, source: str) -> tu
 
 
 def _time(value: object) -> datetime | None:
-    """ISO 8601, UTC where it does not say otherwise."""
+    """A time in ISO 8601, UTC without a time zone."""
     if value in (None, ""):
         return None
     try:
@@ -103,16 +103,16 @@ def _time(value: object) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class PostedMessage:
-    """A message that is kept."""
+    """A message that is stored."""
 
     message_id: str
     number: Annotated[int, Field(description="Its number in the stream.")]
-    created: Annotated[bool, Field(description="False: it came before.")]
+    created: Annotated[bool, Field(description="False: it was stored before.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """What became of messages."""
+    """The result of posting messages."""
 
     stream_id: Annotated[int, Field(exclude=True)]
     stream: str
@@ -126,22 +126,22 @@ class Posted:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream, and how far memos have been made of it."""
+    """A stream, and the progress of its memos."""
 
     id: Annotated[int, Field(exclude=True)]
     name: str
     last: Annotated[int, Field(description="The number of its newest message.")]
     done: Annotated[int, Field(description="The number up to which memos have been made.")]
     waiting: int
-    memos: Annotated[int, Field(description="That are live.")]
+    memos: Annotated[int, Field(description="The number of live memos.")]
     state: Literal["idle", "waiting", "working", "failed"]
-    reason: Annotated[str, Field(description="Why it does not go on, if it does not.")]
+    reason: Annotated[str, Field(description="The reason why no memos are made, if there is one.")]
     job: Annotated[int | None, Field(description="The job that makes the next memos.")]
     waits_since: datetime | None
     created_at: datetime
     posted_at: datetime | None
     why: Annotated[
-        str, Field(description="Of a stream that is shown by itself: where its next batch is, in a sentence.")
+        str, Field(description="The state of the next batch in a sentence; only when one stream is shown.")
     ] = ""
 
 
@@ -176,7 +176,7 @@ def fairness_key_of_memos(tenant: str) -> str:
 async def post(tx: Session, name: str, messages: Sequence[Message], *, tenant: str, most: int) -> Posted:
     """Add messages in their order, once; the stream is made with its first. `QueueFull` while `most` of them wait."""
     if not 1 <= len(messages) <= MESSAGES_MAX:
-        raise BadValue(f"There are {len(messages):,} messages: send 1 to {MESSAGES_MAX:,} at a time.")
+        raise BadValue(f"The request has {len(messages):,} messages: send 1 to {MESSAGES_MAX:,} at a time.")
     name = check_stream_name(name)
     came = _unique([check_message(message) for message in messages])
     stream = await _lock(tx, name, tenant)
@@ -185,8 +185,8 @@ async def post(tx: Session, name: str, messages: Sequence[Message], *, tenant: s
     waiting = stream["last"] - stream["done"]
     if new and waiting >= most:
         raise QueueFull(
-            f"{waiting:,} messages of the stream {name} wait for memos to be made of them, and memos.waiting allows {most:,}: "
-            "send these again later.",
+            f"The stream {name} has {waiting:,} messages that wait for memos, and memos.waiting allows {most:,}: send these "
+            "again later.",
             retry_after=RETRY_AFTER,
         )
     if new:
@@ -207,7 +207,7 @@ def _unique(messages: Sequence[Message]) -> dict[str, Message]:
 
 def _conflict(message_id: str) -> WrongState:
     return WrongState(
-        f"There is a message {message_id[:200]!r} with other content in this stream: give this one a message_id of its own."
+        f"The stream already has a message {message_id[:200]!r} with other content: give this one a message_id of its own."
     )
 
 
@@ -217,7 +217,7 @@ async def _lock(tx: Session, name: str, tenant: str) -> Record:
         if row is not None:
             return row
         await sql.make_stream.run(tx, tenant=tenant, name=name)
-    raise WrongState(f"The stream {name} is deleted again and again just now: send the messages once more.")
+    raise WrongState(f"The stream {name} is being deleted repeatedly: send the messages again.")
 
 
 async def _met_before(tx: Session, stream: int, messages: Sequence[Message]) -> dict[str, int]:
@@ -241,32 +241,38 @@ def _columns(messages: Sequence[Message]) -> dict[str, list[Any]]:
 
 
 async def list_streams(session: Session, *, tenant: str, after: str = "", most: int = 100) -> list[Stream]:
-    """By name."""
+    """Streams by name."""
     rows = await sql.list_streams(session, tenant=tenant, after=after, name=None, most=most)
     idle = any(row["last"] > row["done"] and row["job"] is None for row in rows)
-    trouble = await sql.why_nobody_looks.value(session) if idle else None
+    trouble = await sql.why_unscheduled.value(session) if idle else None
     return [_stream(row, trouble or "") for row in rows]
 
 
 async def find_stream(session: Session, name: str, *, tenant: str) -> Stream:
-    """One by its name; `NotFound`."""
+    """A stream by its name; NotFound if it does not exist."""
     rows = await sql.list_streams(session, tenant=tenant, after="", name=check_stream_name(name), most=1)
     if not rows:
-        raise NotFound(f"There is no stream {name[:200]}: a stream is made by its first message.")
-    behind = rows[0]["last"] > rows[0]["done"] and rows[0]["job"] is None
-    trouble = await sql.why_nobody_looks.value(session) if behind else None
+        raise _missing(name)
+    unread = rows[0]["last"] > rows[0]["done"] and rows[0]["job"] is None
+    trouble = await sql.why_unscheduled.value(session) if unread else None
     return _stream(rows[0], trouble or "")
 
 
 async def list_messages(session: Session, stream: int, *, after: int = 0, most: int = 100) -> list[StreamMessage]:
-    """By number."""
+    """Messages by their number in the stream."""
     rows = await sql.list_messages(session, stream=stream, after=after, most=most)
     return [StreamMessage(**row) for row in rows]
 
 
 async def streams_waiting(session: Session, *, since: datetime | None, after: int, most: int) -> list[Record]:
-    """A page of streams with messages of which no memos have been made, the longest wait first; `ordered` with a job."""
+    """A page of streams with messages of which no memos have been made, the longest wait first; `ordered` if there is a job."""
     return await sql.streams_waiting(session, since=since, after=after, most=most)
+
+
+def _missing(name: str) -> NotFound:
+    return NotFound(
+        f"The stream {name[:200]} does not exist: its first message makes it. `penstock streams list` shows all."
+    )
 
 
 def _stream(row: Record, trouble: str) -> Stream:
@@ -291,10 +297,10 @@ def _stream(row: Record, trouble: str) -> Stream:
 
 async def mark_deleted(tx: Session, name: str, *, tenant: str) -> int:
     """Hide a stream; a job removes it (pipelines/memos.py). Its id."""
-    number = await sql.mark_deleted.value(tx, tenant=tenant, name=check_stream_name(name))
-    if number is None:
-        raise NotFound(f"There is no stream {name[:200]}: a stream is made by its first message.")
-    return int(number)
+    stream_id = await sql.mark_deleted.value(tx, tenant=tenant, name=check_stream_name(name))
+    if stream_id is None:
+        raise _missing(name)
+    return int(stream_id)
 
 
 async def deleted_streams(session: Session, most: int) -> list[Record]:
@@ -315,7 +321,7 @@ async def remove_messages(tx: Session, stream: int) -> int:
 
 
 async def remove_stream(tx: Session, stream: int) -> None:
-    """Remove a deleted stream that has neither memos nor messages any more."""
+    """Remove a deleted stream that has no memos and messages left."""
     await sql.remove_stream.run(tx, stream=stream)
 
 
@@ -328,21 +334,21 @@ async def batch_of(tx: Session, stream: int) -> int | None:
 async def delete_message(tx: Session, name: str, seq: int, *, tenant: str) -> None:
     """Remove a message and, where it was the last one that a memo was made of, that memo.
 
-    What such a memo had superseded is live again, unless something else has superseded it since.
+    Memos that it had superseded are live again, unless another one has superseded them since.
     """
     stream = await sql.lock_stream.first(tx, tenant=tenant, name=check_stream_name(name))
     if stream is None:
-        raise NotFound(f"There is no stream {name[:200]}: a stream is made by its first message.")
+        raise _missing(name)
     made = [row["memo_id"] for row in await sql.memos_of_message(tx, stream=stream["id"], seq=seq)]
     if await sql.remove_message.value(tx, stream=stream["id"], seq=seq) is None:
-        raise NotFound(f"There is no message {seq} in the stream {name[:200]}.")
+        raise NotFound(f"The stream {name[:200]} has no message {seq}.")
     if made:
         heirs = {row["id"]: row["heir"] for row in await sql.remove_unfounded(tx, ids=made)}
         await sql.inherit.run(tx, gone=list(heirs), heirs=[_heir(heirs, gone) for gone in heirs])
 
 
 def _heir(heirs: Mapping[int, int | None], gone: int) -> int | None:
-    """What has taken the place of a memo that is gone, and is not gone itself."""
+    """The memo that replaces a deleted one, and is not deleted itself."""
     found: int | None = gone
     for _ in range(len(heirs) + 1):
         if found is None or found not in heirs:

@@ -3,13 +3,13 @@ insert into penstock.streams (tenant, name) values (:tenant, :name)
 on conflict (tenant, name) where deleted_at is null do nothing
 
 -- name: lock_stream
--- Whoever adds messages, takes some away or makes memos of them takes turns here.
+-- Transactions that add or remove messages, or make memos of them, take turns here.
 select id, last, done from penstock.streams
 where tenant = :tenant and name = :name and deleted_at is null
 for no key update
 
 -- name: met_before
--- Which of these messages are there already, and whether with the same content.
+-- Which of these messages exist already, and whether with the same content.
 select known.message_id, known.seq,
   (known.author, known.text, known.at) is not distinct from (came.author, came.text, came.at) as same
 from unnest(:message_ids::text[], :authors::text[], :texts::text[], :times::timestamptz[]) as came(message_id, author, text, at)
@@ -27,7 +27,7 @@ set last = last + :count, waits_since = coalesce(waits_since, penstock.now()), p
 where id = :stream
 
 -- name: list_streams
--- With the job that makes the next memos, if there is one: it has the key of where it begins (batch_key of streams.py).
+-- With the job that makes the next memos, if there is one: its key names the message after which it begins (`batch_key`).
 select stream.id, stream.name, stream.last, stream.done, stream.waits_since, stream.created_at, stream.posted_at,
   job.id as job, job.state::text as job_state, job.error,
   (select count(*) from penstock.memos as memo where memo.stream_id = stream.id and memo.state = 'live') as memos
@@ -38,15 +38,15 @@ where stream.tenant = :tenant and stream.deleted_at is null and stream.name > :a
   and (:name::text is null or stream.name = :name)
 order by stream.name limit :most
 
--- name: why_nobody_looks
--- The job of the schedule, when something keeps it from its work: mostly that there is no language model.
+-- name: why_unscheduled
+-- The error of the schedule's job, mostly that no language model is configured.
 select job.error ->> 'message' from penstock.schedules as schedule
 join penstock.jobs as job on job.id = schedule.last_job
 where schedule.name = 'memo.batch-check' and job.state in ('later', 'dead') and job.error is not null
 
 -- name: streams_waiting
--- A page of those with messages of which no memos have been made, those that wait for longest first; and whether they have a
--- job. Not `exists`: the planner may answer that one by a hash of all keys.
+-- A page of streams with messages of which no memos have been made, the longest wait first; and whether they have a job.
+-- Not `exists`: the planner may answer that by a hash of all keys.
 select stream.id, stream.tenant, stream.done, stream.waits_since,
   (select job_id from penstock.job_keys where key = 'memo ' || stream.id || ' after ' || stream.done) is not null as ordered
 from penstock.streams as stream
@@ -61,13 +61,13 @@ where stream_id = :stream and seq > :after order by seq limit :most
 -- -- deletion -------------------------------------------------------------------------------------------------------------
 
 -- name: mark_deleted
--- From this commit on nobody sees it, and no batch writes into it.
+-- From this commit on no query sees it, and no batch writes into it.
 update penstock.streams set deleted_at = penstock.now()
 where tenant = :tenant and name = :name and deleted_at is null
 returning id
 
 -- name: batch_of
--- The job of a deleted stream that would make its next memos: nobody moves `done` any more.
+-- The job of a deleted stream that would make its next memos: `done` does not change any more.
 select held.job_id from penstock.streams as stream
 join penstock.job_keys as held on held.key = 'memo ' || stream.id || ' after ' || stream.done
 where stream.id = :stream and stream.deleted_at is not null
@@ -104,13 +104,13 @@ select memo_id from penstock.memo_messages where stream_id = :stream and seq = :
 delete from penstock.messages where stream_id = :stream and seq = :seq returning seq
 
 -- name: remove_unfounded
--- Those of these memos that no message is left for.
+-- Those of these memos that have no message left.
 delete from penstock.memos as memo
 where id = any (:ids::bigint[]) and not exists (select from penstock.memo_messages as link where link.memo_id = memo.id)
 returning id, coalesce(superseded_by, merged_into) as heir
 
 -- name: inherit
--- superseded -> live, or superseded by the next one: what had taken their place is gone.
+-- superseded -> live, or superseded by the next one: the memo that had superseded them is deleted.
 update penstock.memos as memo
 set state = case when gone.heir is null then 'live' else 'superseded' end, superseded_by = gone.heir, changed_at = penstock.now()
 from unnest(:gone::bigint[], :heirs::bigint[]) as gone(id, heir)

@@ -28,7 +28,7 @@ class KnownModel:
 
 
 class Models:
-    """The models of one process, each opened when it is first asked for."""
+    """The models of one process, each opened when it is first used."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self._settings = settings
@@ -40,7 +40,7 @@ class Models:
         return self._open[name]
 
     def close(self) -> None:
-        """Let the threads end. Connections need an event loop for that: `aclose`."""
+        """End the threads. Connections need an event loop for that: `aclose`."""
         for model in self._open.values():
             if isinstance(model, LocalModel):
                 model.close()
@@ -65,7 +65,7 @@ def open_model(name: str, settings: Settings | None = None) -> Model:
         from penstock.models.remote import RemoteModel
 
         return RemoteModel(name, settings.models[name])
-    raise BadSetting(f"There is no embedding model {name!r}: {_choices(settings)}.")
+    raise BadSetting(f"The embedding model {name!r} does not exist: {_choices(settings)}.")
 
 
 def list_models(settings: Settings) -> list[KnownModel]:
@@ -88,12 +88,12 @@ def minilm_folder(settings: Settings) -> Path:
 
 def _choices(settings: Settings | None) -> str:
     configured = "".join(f", `{name}`" for name in sorted(settings.models)) if settings else ""
-    return f"there are `static`, `minilm`{configured}, and what a table [models.NAME] of the settings adds"
+    return f"use `static`, `minilm`{configured}, or add a table [models.NAME] to the settings"
 
 
 @cache
 def load_static() -> Embedder:
-    """The built-in model, read once for each process; callers that will need it can read it ahead."""
+    """The built-in model, read once for each process; callers that will need it can load it early."""
     from penstock.models.static import StaticModel
 
     return StaticModel()

@@ -26,7 +26,7 @@ BATCH = 256  # texts: some 50 ms of the built-in model
 
 
 class Model(Protocol):
-    """An embedding model with a name, in this process or behind a server."""
+    """An embedding model with a name, in this process or on a server."""
 
     @property
     def name(self) -> str: ...
@@ -70,7 +70,7 @@ class LocalModel:
             return np.zeros((0, self.dimensions), dtype=np.float32)
         loop = asyncio.get_running_loop()
         parts = []
-        for start in range(0, len(texts), self._batch):  # a long list takes its turn with the others
+        for start in range(0, len(texts), self._batch):  # a long list takes turns with the others
             future: asyncio.Future[NDArray[np.float32]] = loop.create_future()
             self._asked.append((texts[start : start + self._batch], future))
             if self._running is None or self._running.done():
@@ -79,7 +79,7 @@ class LocalModel:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def close(self) -> None:
-        """Let the thread end; work under way is finished."""
+        """End the thread; work under way is finished."""
         self._thread.shutdown(wait=False)
 
     async def aclose(self) -> None:
@@ -104,7 +104,7 @@ class LocalModel:
             else:
                 start = 0
                 for part, future in batch:
-                    if not future.done():  # its caller may have given up
+                    if not future.done():  # its caller may have been cancelled
                         future.set_result(rows[start : start + len(part)])
                     start += len(part)
 
@@ -152,7 +152,7 @@ class RequestBatcher:
         self._under_way: dict[asyncio.Task[None], bool] = {}  # whether it is a small one
 
     async def embed(self, texts: list[str]) -> "Rows":
-        """A row for each text; texts are no more than fit into one request."""
+        """A row for each text. The texts fit into one request."""
         caller = PendingTexts(texts, asyncio.get_running_loop().create_future())
         self._waiting.append(caller)
         self._begin()

@@ -3,9 +3,9 @@
     endpoint = Endpoint("language model main", settings.llms["main"])
     reply = await endpoint.post(url, body, headers, most=4 * 2**20, too_much="…")
 
-Errors become those of the engine: a server that cannot be reached or breaks off is `Unavailable`, a late one a `TimeoutError`;
-both lower the adaptive concurrency limit. The text of an exception is not passed on, because it may quote what was sent. A
-redirect is not followed, because it would take the key along.
+Errors become those of the engine: a server that cannot be reached or cuts its answer off is `Unavailable`, a late one a
+`TimeoutError`; both lower the adaptive concurrency limit. The text of an exception is not passed on, because it may quote what
+was sent. A redirect is not followed, because it would take the key along.
 """
 
 from collections.abc import Mapping
@@ -58,13 +58,13 @@ class Endpoint:
         except TimeoutError:
             raise TimeoutError(f"The {self._called} did not answer in time.") from None
         except aiohttp.ClientConnectorCertificateError:
-            raise Unavailable(f"The certificate of the {self._called} is not one that this machine trusts.") from None
+            raise Unavailable(f"The certificate of the {self._called} is not trusted by this machine.") from None
         except aiohttp.ClientConnectorError as error:
             raise Unavailable(
                 f"The {self._called} cannot be reached at {error.host}:{error.port}: {error.strerror}."
             ) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Unavailable(f"The {self._called} broke off its answer ({type(error).__name__}).") from None
+            raise Unavailable(f"The {self._called} cut off its answer ({type(error).__name__}).") from None
 
     async def aclose(self) -> None:
         if self._session is not None:

@@ -1,10 +1,10 @@
-"""A language model behind an address: `POST {url}/chat/completions`, as OpenAI, Azure, LiteLLM, Ollama and vLLM take it.
+"""A language model at an address: `POST {url}/chat/completions`, as OpenAI, Azure, LiteLLM, Ollama and vLLM accept it.
 
     completer = Completer("main", settings.llms["main"])
     done = await completer.complete(Request([{"role": "user", "content": "…"}], schema={…}))
 
 A call has a deadline and a limit of bytes. With a schema the answer is validated here, whatever the server promised; for one
-that does not fit, the model is told what is wrong and asked once more. Errors become those of the engine (`failure`). Prompts
+that does not fit, the model gets the errors and is asked once more. Errors become those of the engine (`failure`). Prompts
 and answers are in no log line, error or metric; the key is only in the header of the request.
 """
 
@@ -46,11 +46,11 @@ class CompletionReply:
 
 
 def read_reply(name: str, content: bytes) -> CompletionReply:
-    """The first choice of an answer; anything else is `Transient`, because servers and proxies break off."""
+    """The first choice of an answer; anything else is `Transient`, because servers and proxies cut answers off."""
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError):
-        raise Transient(f"The language model {name} answered with something that is no JSON, or broke off.") from None
+        raise Transient(f"The language model {name} sent an answer that is incomplete, or is not JSON.") from None
     try:
         choice = answer["choices"][0]
         message = choice["message"]
@@ -89,17 +89,17 @@ def check_ending(name: str, reply: CompletionReply, *, whole: bool) -> None:
     if reply.calls:  # the author of the text may have asked for it
         raise BadAnswer(
             f"The language model {name} wants to call a tool. It was offered none, and none was called. The text that "
-            "it was given may tell it to: look at it with `penstock dead show`, and discard the job."
+            "it was given may tell it to: check it with `penstock dead show`, and discard the job."
         )
     if reply.finish == "content_filter":
-        raise Permanent(f"The content filter of the language model {name} does not let the answer through.")
+        raise Permanent(f"The content filter of the language model {name} blocks the answer.")
     if reply.finish == "length" and whole:
         raise Permanent(
-            f"The answer of the language model {name} was cut at {reply.tokens_out} tokens. Ask for less, or raise "
+            f"The answer of the language model {name} was cut off at {reply.tokens_out} tokens: ask for less, or raise "
             f"llms.{name}.max_tokens."
         )
     if not reply.text.strip():
-        raise Transient(f"The language model {name} answered without a word ({_named(reply.finish)}).")
+        raise Transient(f"The language model {name} sent an empty answer ({_named(reply.finish)}).")
 
 
 def read_value(schema: dict[str, Any], text: str) -> tuple[Any, list[str]]:
@@ -109,11 +109,11 @@ def read_value(schema: dict[str, Any], text: str) -> tuple[Any, list[str]]:
         text = fenced[1]
     try:
         value = json.loads(text, parse_constant=_no_number)
-        json.dumps(value, ensure_ascii=False).encode()  # half of a character cannot be kept
+        json.dumps(value, ensure_ascii=False).encode()  # half of a character cannot be stored
     except (ValueError, RecursionError):
-        return None, ["the answer is no JSON"]
+        return None, ["the answer is not JSON"]
     if "\\u0000" in json.dumps(value):
-        return None, ["the answer has a NUL character, which cannot be kept"]
+        return None, ["the answer has a NUL character, which cannot be stored"]
     return value, misfits(schema, value)
 
 
@@ -124,7 +124,7 @@ def _no_number(text: str) -> None:
 def unfit(name: str, problems: list[str]) -> BadAnswer:
     """The error after the second attempt."""
     return BadAnswer(
-        f"The language model {name} does not answer in the form that was asked for, also when told so: "
+        f"The language model {name} does not answer in the form that was asked for, even on the second attempt: "
         f"{'; '.join(problems[:3])}. Simplify the schema, or use another model, and redrive the job."
     )
 
@@ -132,32 +132,32 @@ def unfit(name: str, problems: list[str]) -> BadAnswer:
 def failure(name: str, status: int, headers: Mapping[str, str], content: bytes, *, keyed: bool) -> JobFailure:
     """The error of a job for an answer with this status."""
     if status in (401, 403):
-        what = "refuses the key" if keyed else "wants a key"
-        return Permanent(f"The language model {name} {what} ({status}). Set llms.{name}.key to one that it takes.")
+        what = "refuses the key" if keyed else "needs a key"
+        return Permanent(f"The language model {name} {what} ({status}): set llms.{name}.key to a valid one.")
     named = _names(content)
     detail = f"({', '.join([str(status), *named])})"
     rest = _rest(headers)
     if status == 429 or (status == 503 and rest is not None):
-        return RateLimited(f"The language model {name} asks for patience {detail}.", retry_after=rest)
+        return RateLimited(f"The language model {name} limits the rate of requests {detail}.", retry_after=rest)
     if status >= 500:
         return Unavailable(f"The language model {name} failed {detail}.")
     if status in (408, 409, 425):
         return Transient(f"The language model {name} failed {detail}.")
-    return Permanent(f"The language model {name} does not take the request {detail}. {_advice(name, status, named)}")
+    return Permanent(f"The language model {name} rejects the request {detail}. {_advice(name, status, named)}")
 
 
 def _advice(name: str, status: int, named: list[str]) -> str:
     if 300 <= status < 400:
-        return f"It has moved: set llms.{name}.url to where it is now."
+        return f"The server has moved: set llms.{name}.url to its new address."
     if status == 404:
         return f"Check llms.{name}.url and llms.{name}.model."
     if status == 413 or "context_length_exceeded" in named:
-        return "The prompt is too long for it: send less at a time."
+        return "The prompt is too long for the model: send less at a time."
     if "content_filter" in named:
-        return "Its content filter does not let the prompt through."
+        return "The content filter of the model blocks the prompt."
     if "response_format" in named or "json_schema" in " ".join(named):
-        return f"Set llms.{name}.answers to json or text, if it does not understand schemas."
-    return f"Check llms.{name}.model, tokens_field, temperature and answers against what this server takes."
+        return f"Set llms.{name}.answers to json or text, if the server does not support schemas."
+    return f"Check llms.{name}.model, tokens_field, temperature and answers against what this server accepts."
 
 
 def _rest(headers: Mapping[str, str]) -> float | None:
@@ -180,13 +180,13 @@ def _names(content: bytes) -> list[str]:
 
 
 def _named(text: str) -> str:
-    return text if _NAME.fullmatch(text) else "for no reason that it names"
+    return text if _NAME.fullmatch(text) else "no reason given"
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------------
 
 tokens = counter("penstock_llm_tokens", "Tokens of language models", ("llm", "direction"))
-cost = counter("penstock_llm_cost", "What they cost by the prices of the settings", ("llm",))
+cost = counter("penstock_llm_cost", "Cost of language models, by the prices of the settings", ("llm",))
 repairs = counter("penstock_llm_repairs", "Answers that did not fit their schema and were asked for again", ("llm",))
 
 Message = dict[str, str]
@@ -274,7 +274,7 @@ class Completer:
             body,
             self._headers(),
             most=most,
-            too_much=f"The language model {self.name} answered with more than {format_size(most)}. Ask for less, lower "
+            too_much=f"The language model {self.name} answered with more than {format_size(most)}: ask for less, lower "
             f"llms.{self.name}.max_tokens, or raise llms.{self.name}.answer_bytes.",
         )
         if response.status != 200:
@@ -285,7 +285,7 @@ class Completer:
     # -- what is sent ---------------------------------------------------------------------------------------------
 
     def _instructed(self, request: Request) -> list[Message]:
-        """Add the schema to the first message for servers without schemas; not all of them take a second system message."""
+        """Add the schema to the first message for servers without schemas; not all of them accept a second system message."""
         messages = [dict(message) for message in request.messages]
         if request.schema is None or self._settings.answers == "schema":
             return messages

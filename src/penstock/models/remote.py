@@ -1,7 +1,8 @@
-"""An embedding model behind an OpenAI-compatible address: `POST {url}/embeddings`.
+"""An embedding model at an OpenAI-compatible address: `POST {url}/embeddings`.
 
 The rows of an answer are taken by their `index`, not by their order. A vector of another length is `Permanent`, because the
-server will return it again; an answer that is incomplete or not JSON is `Transient`, because servers and proxies break off.
+server will return it again; an answer that is incomplete or not JSON is `Transient`, because servers and proxies may cut it
+off.
 """
 
 import asyncio
@@ -65,8 +66,8 @@ class RemoteModel:
             body,
             {"Authorization": f"Bearer {secret}"} if secret else {},
             most=most,
-            too_much=f"The model {self.name} answered with more than {most} bytes, which so few texts of "
-            f"{self.dimensions} dimensions cannot have. Check models.{self.name}.url and dimensions.",
+            too_much=f"The model {self.name} answered with more than {most} bytes, which is too much for so few texts of "
+            f"{self.dimensions} dimensions: check models.{self.name}.url and dimensions.",
         )
         if reply.status != 200:
             raise failure(self.name, reply.status, reply.headers.get("Retry-After"), reply.content, secret)
@@ -99,19 +100,19 @@ def vectors(name: str, content: bytes, count: int, dimensions: int) -> "NDArray[
         seen.add(index)
         if len(values) != dimensions:
             raise Permanent(
-                f"The model {name} gives vectors of {len(values)} dimensions, but models.{name}.dimensions is "
-                f"{dimensions}. Correct the setting, or the model behind the address."
+                f"The model {name} returns vectors of {len(values)} dimensions, but models.{name}.dimensions is "
+                f"{dimensions}: correct the setting, or the model at the address."
             )
         try:
             rows[index] = values
         except (ValueError, TypeError, OverflowError):
-            raise Transient(f"The model {name} gave a vector with something in it that is no number.") from None
+            raise Transient(f"The model {name} returned a vector with a value that is not a number.") from None
     if len(seen) < count:
-        raise Transient(f"The model {name} gave {len(seen)} vectors for {count} texts.")
+        raise Transient(f"The model {name} returned {len(seen)} vectors for {count} texts.")
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     if not np.isfinite(lengths).all():
-        raise Transient(f"The model {name} gave a vector with something in it that is no number.")
+        raise Transient(f"The model {name} returned a vector with a value that is not a number.")
     return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
@@ -119,7 +120,7 @@ def _entries(name: str, content: bytes) -> Iterator[tuple[int, list[Any]]]:
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError):
-        raise Transient(f"The model {name} answered with something that is no JSON, or broke off.") from None
+        raise Transient(f"The model {name} sent an answer that is incomplete, or is not JSON.") from None
     entries = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(entries, list):
         raise Transient(f"The model {name} answered without vectors.")
@@ -132,23 +133,23 @@ def _entries(name: str, content: bytes) -> Iterator[tuple[int, list[Any]]]:
 
 def failure(name: str, status: int, retry_after: str | None, content: bytes, secret: str) -> JobFailure:
     """The error of a job for an answer with this status; the key is in none of the sentences."""
-    if status in (401, 403):  # without the server's words, which like to quote the key
-        what = "refuses the key" if secret else "wants a key"
-        return Permanent(f"The model {name} {what} ({status}). Set models.{name}.key to one that it takes.")
+    if status in (401, 403):  # without the server's message, which often quotes the key
+        what = "refuses the key" if secret else "needs a key"
+        return Permanent(f"The model {name} {what} ({status}): set models.{name}.key to a valid one.")
     message = _message(content, secret)
     rest = seconds(retry_after)
     if status == 429 or (status == 503 and rest is not None):
-        return RateLimited(f"The model {name} asks for patience ({status}){message}", retry_after=rest)
+        return RateLimited(f"The model {name} limits the rate of requests ({status}){message}", retry_after=rest)
     if status >= 500:
         return Unavailable(f"The model {name} failed ({status}){message}")
     if status in (408, 425):
         return Transient(f"The model {name} failed ({status}){message}")
-    return Permanent(f"The model {name} does not take the request ({status}){message}{_advice(name, status)}")
+    return Permanent(f"The model {name} rejects the request ({status}){message}{_advice(name, status)}")
 
 
 def _advice(name: str, status: int) -> str:
     if 300 <= status < 400:
-        return f" It has moved: set models.{name}.url to where it is now."
+        return f" The server has moved: set models.{name}.url to its new address."
     if status == 404:
         return f" Check models.{name}.url and models.{name}.model."
     return f" Lower models.{name}.batch or models.{name}.batch_characters." if status == 413 else ""
@@ -170,7 +171,7 @@ def seconds(retry_after: str | None) -> float | None:
 
 
 def _message(content: bytes, secret: str) -> str:
-    """The server's own sentence, short, on one line, and without the key."""
+    """The server's own message, short, on one line, and without the key."""
     try:
         answer = json.loads(content)
         error = answer.get("error", answer)

@@ -42,14 +42,14 @@ def check_schema(schema: object) -> dict[str, Any]:
         for part in _parts(schema):
             if unknown := part.keys() - KEYWORDS:
                 raise BadJob(
-                    f"The schema has the keyword {min(unknown)}, which is not checked here: say it in the prompt."
+                    f"The schema has the keyword {min(unknown)}, which is not supported here: put the rule into the prompt."
                 )
             if "$ref" in part:
                 resolver.lookup(part["$ref"])
     except SchemaError as error:
         raise BadJob(f"The schema is not valid at {error.json_path}: {error.message[:200]}.") from None
     except Unresolvable as error:
-        raise BadJob(f"The schema refers to {error.ref[:80]!r}, which is not there: use #/$defs/NAME.") from None
+        raise BadJob(f"The schema refers to {error.ref[:80]!r}, which does not exist: use #/$defs/NAME.") from None
     except RecursionError:
         raise BadJob("The schema is nested too deeply.") from None
     return schema
@@ -74,7 +74,7 @@ def is_strict(schema: dict[str, Any]) -> bool:
 
 
 def misfits(schema: dict[str, Any], value: object) -> list[str]:
-    """Sentences on what does not fit, without anything of the value; empty when all fits."""
+    """Sentences about what does not fit, without quoting the value; empty when all fits."""
     try:
         errors = list(islice(_validator(schema).iter_errors(value), MOST))
     except RecursionError:

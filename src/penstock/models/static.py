@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 DIMENSIONS = 256
 LONGEST = 32_768  # characters; what comes after them does not move the mean of so many tokens
 REMEMBERED = 200_000  # words
-WORD_MAX = 40  # characters; longer ones hardly come again
+WORD_MAX = 40  # characters; longer ones hardly occur again
 
 PIECE = re.compile(r"▁*[^▁\n]+|▁+|\n")
 
 
 class StaticModel:
-    """Weights in memory (32 MB) and the words that were seen; one thread at a time."""
+    """Weights in memory (32 MB) and a cache of words; one thread at a time."""
 
     def __init__(self, folder: Path | None = None) -> None:
         import numpy as np
@@ -62,7 +62,7 @@ class StaticModel:
 
 
 class TokenCache(dict[str, bytes]):
-    """The tokens of each piece that was seen, as the bytes of their numbers: many are joined at once."""
+    """A cache: the tokens of each piece, as the bytes of their ids, so that many are joined at once."""
 
     def __init__(self, model: Any) -> None:  # tokenizers has no types for it
         super().__init__()

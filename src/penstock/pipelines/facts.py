@@ -95,10 +95,10 @@ class GatheredAnswers:
         self.rejected += reading.rejected
         new = []
         for fact in reading.facts:
-            if fact.sameness in self.seen:
+            if fact.identity in self.seen:
                 self.rejected["twice"] += 1
             else:
-                self.seen.add(fact.sameness)
+                self.seen.add(fact.identity)
                 new.append(fact)
         return new
 

@@ -134,7 +134,7 @@ async def count_rows(session: Session, collection: int, versions: Sequence[int])
 
 
 def without_versions(contents: Sequence[bytes], versions: Sequence[int]) -> list[bytes | None]:
-    """What is left of each of these lists of entries; None for one that stays as it is. All of them are compared together,
+    """The rest of each of these lists of entries; None for one that stays as it is. All of them are compared together,
     because a connection waits for it, and thousands of short comparisons took half a second."""
     entries = unpack(b"".join(contents))
     gone = only(entries["key"], versions_of(versions))

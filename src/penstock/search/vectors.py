@@ -107,7 +107,7 @@ class VectorTable:
         return removed
 
     async def counts(self, session: Session, collection: int, versions: Sequence[int]) -> dict[int, int]:
-        """How many vectors each of these versions has; those without one are left out."""
+        """The number of vectors of each of these versions; those without one are left out."""
         rows = await self.statement("count_by_version")(session, collection=collection, versions=list(versions))
         return {row["version_id"]: row["vectors"] for row in rows}
 

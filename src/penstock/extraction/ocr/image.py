@@ -28,13 +28,13 @@ _TIFF_LAYOUTS = {
 
 FORMATS = {
     "image/png": ["PNG"],
-    "image/jpeg": ["JPEG"],  # also those with more of them behind, as phones make
+    "image/jpeg": ["JPEG"],  # also those with more images after the first, as phones make
     "image/tiff": ["TIFF"],
     "image/bmp": ["BMP", "DIB"],
     "image/webp": ["WEBP"],
     "image/gif": ["GIF"],
 }
-SMALLEST = 10  # pixels: no letter is lower
+SMALLEST = 10  # pixels: no letter is smaller
 START_OF_SCAN = b"\xff\xda"
 MOST_SCANNED = 20 * 10**9  # pixels over all scans: some seconds
 # Errors of Pillow's readers for damaged files.
@@ -193,4 +193,4 @@ def _reason(error: Exception) -> str:
         return "its end is missing"
     if "too large" in text:
         return "a comment or a colour profile in it is far too large"
-    return "it cannot be recognised" if "cannot identify" in text else "what is in it makes no image"
+    return "it cannot be recognised" if "cannot identify" in text else "its content is not an image"

@@ -105,7 +105,7 @@ def _rows(boxes: Sequence[TextBox]) -> Block:
     rows: list[Row] = []
     for box in sorted(boxes, key=lambda box: box.middle):
         row = min(
-            (row for row in rows[-8:] if _beside(box, row)),  # rows further up cannot be at its height
+            (row for row in rows[-8:] if _next_to(box, row)),  # rows further up cannot be at its height
             key=lambda row: abs(_nearest(box, row).middle - box.middle),
             default=None,
         )
@@ -123,7 +123,7 @@ def _nearest(box: TextBox, row: Row) -> TextBox:
     return min(row, key=lambda other: max(other.left - box.right, box.left - other.right))
 
 
-def _beside(box: TextBox, row: Row) -> bool:
+def _next_to(box: TextBox, row: Row) -> bool:
     other = _nearest(box, row)
     if abs(other.middle - box.middle) > 0.5 * min(other.height, box.height):
         return False

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # -- RapidOCR -------------------------------------------------------------------------------------------------------------
 
 LONGEST = 2000  # pixels: RapidOCR shrinks what is longer before it cuts the lines out
-DETECTION = 960  # pixels of the longer side in which lines are looked for
+DETECTION = 960  # pixels of the longer side in which lines are detected
 # The bundled model knows Chinese, Japanese and the languages that write with Latin letters.
 LANGUAGES = frozenset(
     {"ch", "zh", "ja", "en", "la", "af", "az", "bs", "cs", "cy", "da", "de", "es", "et", "eu", "fi", "fr", "ga", "gl"}
@@ -73,14 +73,14 @@ def straighten(corners: "np.ndarray[Any, Any]", texts: "tuple[str, ...]", scores
 def _rapid_engine() -> Any:
     package = find_spec("rapidocr")
     if package is None or package.origin is None:
-        raise Unsupported("This document is a scan, and RapidOCR, which reads scans, is not installed.")
+        raise Unsupported("This document is a scan, and RapidOCR is not installed: install it to read scans.")
     models = Path(package.origin).parent / "models"
     paths = {
         "Det.model_path": next(models.glob("*_det_*.onnx"), None),
         "Rec.model_path": next(models.glob("*_rec_*.onnx"), None),
     }
     if None in paths.values():
-        raise Unsupported("This document is a scan, and the installed RapidOCR has no models inside of it.")
+        raise Unsupported("This document is a scan, and the installed RapidOCR has no models: install it again.")
     from rapidocr import RapidOCR
 
     logging.getLogger("RapidOCR").setLevel(logging.CRITICAL)
@@ -200,9 +200,11 @@ def choose(engine: str, language: str) -> tuple[Callable[["Image.Image"], OcrTex
         return (partial(read_upright, by_tesseract) if engine == "tesseract" else partial(read_both, by_tesseract)), []
     gaps = []
     if engine == "tesseract":
-        gaps.append(Gap(None, f"Tesseract or its data for {language} is not installed; RapidOCR has read the scans"))
+        gaps.append(
+            Gap(None, f"Tesseract or its data for {language} is not installed: the scans were read by RapidOCR")
+        )
     if language not in LANGUAGES:
-        reason = f"no OCR for the language {language} is installed; the scans were read as Latin and Chinese letters"
+        reason = f"no OCR for the language {language} is installed: the scans were read as Latin and Chinese letters"
         gaps.append(Gap(None, reason))
     return partial(read_upright, read_with_rapid), gaps
 

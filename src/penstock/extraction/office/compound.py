@@ -50,7 +50,7 @@ class CompoundFile:
         file.seek(0)
         header = file.read(512)
         if len(header) < 512 or not header.startswith(MAGIC):
-            raise Corrupt("damaged: it begins like an old Office file and ends at once")
+            raise Corrupt("damaged: it begins like an old Office file and is cut off")
         shift, small_shift = struct.unpack("<HH", header[30:34])
         if shift not in (9, 12) or not 0 < small_shift < shift:
             raise Corrupt("damaged: its compound file header is wrong")
@@ -159,7 +159,7 @@ def identify_compound(file: BinaryIO) -> str:
         raise Unsupported("This is a Windows installer, not a document.")
     if "catalog" in tree:
         raise Unsupported("This is a folder's thumbnail cache (Thumbs.db), not a document.")
-    raise Unsupported("It is an old compound file (OLE2) of a program that is not known here.")
+    raise Unsupported("This is an old compound file (OLE2) of an unknown program.")
 
 
 def _type_of(tree: CompoundFile) -> str:
@@ -183,7 +183,7 @@ def _type_of(tree: CompoundFile) -> str:
 
 def refuse_protected(tree: CompoundFile) -> None:
     if "\tdrmcontent" in tree or any("drmencrypted" in name for name in tree.streams):
-        raise Encrypted("encrypted: it is protected by rights management (DRM), only its owner can remove that")
+        raise Encrypted("encrypted: it is protected by rights management (DRM), which only its owner can remove")
     if "encryptedpackage" in tree or "encryptedsummary" in tree:
         raise Encrypted(LOCKED)
     if _word_locked(tree) or _workbook_locked(tree) or _slides_locked(tree):
@@ -192,7 +192,7 @@ def refuse_protected(tree: CompoundFile) -> None:
         "__substg1.0_001a001e", 200
     ).decode("latin-1")
     if kind.lower().startswith("ipm.note.smime") and "multipartsigned" not in kind.lower():
-        raise Encrypted("encrypted: the message can be read only with the key of who received it (S/MIME)")
+        raise Encrypted("encrypted: the message can be read only with the key of its recipient (S/MIME)")
 
 
 def _word_locked(tree: CompoundFile) -> bool:
@@ -207,7 +207,7 @@ def _workbook_locked(tree: CompoundFile) -> bool:
         record, length = struct.unpack("<HH", book[at : at + 4])
         if record == 0x2F:
             return True
-        if record == 0x85:  # the first sheet is named behind all that FILEPASS may follow
+        if record == 0x85:  # the first sheet is named after the last place for FILEPASS
             return False
         at += 4 + length
     return False

@@ -42,7 +42,7 @@ def read_converted(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]
     if library is None:
         what = _NAMES.get(media_type, f"A file of the type {media_type}")
         raise Unsupported(
-            f"{what} needs LibreOffice, which is not installed here. Install it, or save the file as PDF."
+            f"{what} needs LibreOffice, which is not installed here: install it, or save the file as PDF."
         )
     converted = convert(library, file, str(arguments.get("name", "")))
     from penstock.extraction.pdf.reader import read_pdf
@@ -51,7 +51,7 @@ def read_converted(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]
 
 
 def find_library() -> Path | None:
-    """Beside the program, whose name in the path is a link to it."""
+    """Find it next to the program, whose name in the path is a link to it."""
     for program in filter(None, map(shutil.which, _PROGRAMS)):
         for name in _LIBRARIES:
             library = Path(program).resolve().parent / name
@@ -104,7 +104,9 @@ def _office(library: Path, home: str) -> int:
     begin.restype, begin.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_char_p)
     office: int | None = begin(str(library.parent).encode(), Path(home).as_uri().encode())
     if office is None:
-        raise Unsupported("It needs LibreOffice, which is installed here and does not start. Save the file as PDF.")
+        raise Unsupported(
+            "The file needs LibreOffice, which is installed here but does not start: save the file as PDF."
+        )
     return office
 
 

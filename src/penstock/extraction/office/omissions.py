@@ -88,7 +88,7 @@ class _PartParser:
 
 
 class _Cells(_PartParser):
-    """Rows of (value, whether it is the number of a shared string)."""
+    """Rows of (value, whether it is the index of a shared string)."""
 
     def __init__(self, package: Package, part: str) -> None:
         super().__init__(package, part)
@@ -117,7 +117,7 @@ class _Cells(_PartParser):
 
 
 class _Strings(_PartParser):
-    """The strings that cells refer to by number."""
+    """The strings that cells refer to by index."""
 
     def __init__(self, package: Package) -> None:
         super().__init__(package, _STRINGS)
@@ -181,7 +181,7 @@ def _paragraphs_of(package: Package, name: str) -> Iterator[str]:
             collector.parser.Parse(piece)
             yield from collector.take()
     except (expat.ExpatError, LookupError, ValueError, Corrupt, TooMuch):
-        return  # the reader has read it, or says why not
+        return  # the reader has read it, or reports why not
     yield from collector.take()
 
 
@@ -211,7 +211,7 @@ class XmlTextCollector:
     def _start(self, name: str, _: dict[str, str]) -> None:
         tag = local(name)
         if len(self._tags) >= DEEPEST:
-            raise Suspicious(f"Its part {self._part!r} nests more than {DEEPEST} elements into each other.")
+            raise Suspicious(f"The part {self._part!r} nests more than {DEEPEST} elements into each other.")
         self._tags.append(tag)
         self._skipped += tag in _SKIPPED
         if self._skipped:

@@ -36,7 +36,7 @@ def read_outlook(file: BinaryIO, arguments: Mapping[str, Any]) -> ExtractedDocum
     _write_body(tree, file, draft)
     members = len(tree.folders("__attach_version1.0_"))
     if draft.size == before and any(_is_sealed(name, content) for name, content in attachments(file)):
-        raise Encrypted("encrypted: the message can be read only with the key of who received it")
+        raise Encrypted("encrypted: the message can be read only with the key of its recipient")
     reason = "the message has no text, only attachments" if members else "the message has no text"
     facts = {name: value[:1000] for name, value in facts.items()} | {"members": str(members)}
     page = draft.page(1)

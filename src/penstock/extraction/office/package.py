@@ -44,7 +44,7 @@ def open_zip(file: BinaryIO) -> zipfile.ZipFile:
         return zipfile.ZipFile(file)
     except BROKEN as error:
         raise Corrupt(
-            "damaged: its zip directory is missing or broken, the end of the file may have been cut off"
+            "damaged: its zip directory is missing or broken, perhaps because the file was cut off"
         ) from error
 
 
@@ -84,9 +84,7 @@ class Package:
                 while piece := unpacked.read(_PIECE):
                     read += len(piece)
                     if read > bound:
-                        raise TooMuch(
-                            f"A part of it, {name[:100]!r}, is larger than {bound:,} bytes when it is unpacked."
-                        )
+                        raise TooMuch(f"The part {name[:100]!r} is larger than {bound:,} bytes when it is unpacked.")
                     yield piece
         except BROKEN as error:
             raise Corrupt(f"damaged: its part {name[:100]!r} cannot be unpacked") from error
@@ -97,7 +95,7 @@ class Package:
         if any(entry.flag_bits & 1 for entry in entries):
             raise Encrypted(LOCKED)
         if sum(entry.compress_size for entry in entries) > self.size:
-            raise Suspicious("a zip bomb: its parts overlap, the same bytes would be unpacked many times")
+            raise Suspicious("a zip bomb: its parts overlap, so that the same bytes would be unpacked many times")
         self._refuse_above(sum(entry.file_size for entry in entries))
         if self.size * _BEST_RATIO > HARMLESS:
             self._refuse_above(sum(self._unpacked(entry) for entry in entries))
@@ -205,7 +203,7 @@ def _by_content_types(archive: zipfile.ZipFile, names: set[str]) -> str:
         if part in text:
             return media_type
     if "fixedrepresentation" in text:
-        raise Unsupported("This is an XPS document, which cannot be read here. Print it to PDF.")
+        raise Unsupported("This is an XPS document, which cannot be read here: print it to PDF.")
     return ""
 
 

@@ -84,7 +84,7 @@ _PAGED = _SHEETS | {PPT}
 _ZIPPED = frozenset([DOCX, XLSX, XLSB, ODT, ODS, EPUB])
 _SWEPT = frozenset([DOCX, XLSX, ODT, ODS])
 _EXCEL_BY_KREUZBERG = {XLSB: "application/vnd.ms-excel.sheet.binary.macroEnabled.12"}
-_SPREAD = "the cells of this sheet are far apart; its dates may be shown as numbers"
+_SPREAD = "the cells of this sheet are far apart: its dates may be shown as numbers"
 _SHEET = re.compile(rb"<(?:\w+:)?sheet\s")
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".emf", ".wmf", ".bmp", ".tiff", ".svg")
 _FACTS = {
@@ -151,13 +151,13 @@ def _extract(file: BinaryIO, media_type: str, *, nodes: bool) -> "ExtractionResu
     raw = padded(file.read()) if media_type in (DOC, XLS) else file.read()
     try:
         return kreuzberg.extract_bytes_sync(raw, _EXCEL_BY_KREUZBERG.get(media_type, media_type), config)
-    except BaseException as error:  # a panic of Rust is no Exception
+    except BaseException as error:  # a panic of Rust is not an Exception
         if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
             raise
         words = one_line(str(error)).lower()
         if "password" in words or "encrypted" in words:
             raise Encrypted(LOCKED) from error
-        raise Corrupt("damaged: it cannot be read as what it claims to be") from error
+        raise Corrupt("damaged: the file cannot be read in the format that it claims to have") from error
 
 
 def _nodes(result: "ExtractionResult") -> list[dict[str, Any]]:
@@ -246,7 +246,7 @@ def _refuse_deep_pages(package: Package) -> None:
             name.lower().endswith((".xhtml", ".html", ".htm"))
             and nesting(package.read(name).decode("latin-1")) > DEEPEST
         ):
-            raise Suspicious(f"Its part {name[:100]!r} nests more than {DEEPEST:,} elements into each other.")
+            raise Suspicious(f"The part {name[:100]!r} nests more than {DEEPEST:,} elements into each other.")
 
 
 def _title(metadata: dict[str, Any]) -> str:

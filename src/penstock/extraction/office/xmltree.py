@@ -55,7 +55,7 @@ def parse_xml(raw: bytes, part: str) -> XmlNode:
 
     def start(name: str, attributes: dict[str, str]) -> None:
         if len(stack) > DEEPEST:
-            raise Suspicious(f"Its part {part!r} nests more than {DEEPEST} elements into each other.")
+            raise Suspicious(f"The part {part!r} nests more than {DEEPEST} elements into each other.")
         node = XmlNode(local(name), {_attribute(key): value for key, value in attributes.items()})
         stack[-1].children.append(node)
         stack.append(node)
@@ -82,7 +82,7 @@ def safe_parser(part: str) -> expat.XMLParserType:
     parser.buffer_text = True
 
     def refuse(name: str, *_: object) -> None:
-        raise Suspicious(f"Its part {part!r} defines the XML entity {name[:40]!r}; no Office program writes such.")
+        raise Suspicious(f"The part {part!r} defines the XML entity {name[:40]!r}, which Office programs never do.")
 
     parser.EntityDeclHandler = refuse
     return parser

@@ -153,7 +153,7 @@ def _check_size(content: Any) -> None:
         if len(packed) > MOST_UNPACKED:
             raise Suspicious(f"A page of this PDF unpacks to more than {MOST_UNPACKED // 2**20} MB.")
         if len(packed) > MOST_REPEATED and len(packed) > REPEATING * size:
-            raise Suspicious(f"A page of this PDF says the same over and over: {size:,} bytes become {len(packed):,}.")
+            raise Suspicious(f"A page of this PDF repeats itself over and over: {size:,} bytes become {len(packed):,}.")
 
 
 @contextmanager

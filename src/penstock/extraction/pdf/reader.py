@@ -134,8 +134,8 @@ def flatten(page: PdfPage) -> bool:
     return bool(raw.FPDFPage_Flatten(page.raw, raw.FLAT_NORMALDISPLAY) == raw.FLATTEN_SUCCESS)
 
 
-def unsaid(notes: list[str], text: str) -> list[str]:
-    """Without what the page says anyway."""
+def without_repeated(notes: list[str], text: str) -> list[str]:
+    """The notes whose text is not on the page anyway."""
     known = " ".join(text.split())
     return [note for note in dict.fromkeys(" ".join(note.split()) for note in notes) if note not in known]
 
@@ -293,7 +293,7 @@ def _read_sheet(document: PdfDocument, number: int) -> _Sheet | None:
         with closing(page.get_textpage()) as text:
             lines = read_lines(text)
         drawn = "\n".join(line.text for line in lines)
-        return None if is_scan(page, drawn) else _Sheet(number, order(lines), unsaid(notes, drawn))
+        return None if is_scan(page, drawn) else _Sheet(number, order(lines), without_repeated(notes, drawn))
     finally:
         page.close()
 

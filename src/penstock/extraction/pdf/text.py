@@ -19,7 +19,7 @@ from penstock.extraction.ocr.layout import TextBox, arrange
 
 # -- hyphens at the end of a line: dropped when that is certain, kept when they may belong to the word -----------------------
 
-HYPHEN = "\ufffe"  # pdfium's sign for a hyphen at the end of a line; the line break behind it is left out
+HYPHEN = "\ufffe"  # pdfium's sign for a hyphen at the end of a line; the line break after it is left out
 _COMPOUND = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+")
 _TORN = re.compile(r"([^\W\d_]*)" + HYPHEN + r"([^\W\d_]*)")
 _AT_THE_END = re.compile(r"(?<=[^\W\d_])-\n(?=[^\W\d_])")

@@ -67,11 +67,11 @@ class Sandbox:
             with io.BufferedReader(raw) as file:
                 value = task(file, request["arguments"], reply)
             if self.heap.is_large():
-                self.heap.trim()  # now: the parent looks when it has the answer
+                self.heap.trim()  # now: the parent measures it when it has the answer
             reply.result(value)
         except (BrokenPipeError, ConnectionResetError):
             raise SystemExit(0) from None  # the parent is gone
-        except Exception as error:  # noqa: BLE001 - whatever a reader raises is the answer
+        except Exception as error:  # noqa: BLE001 - any error of a reader is the answer
             reply.error(error)
 
     def _tidy(self) -> None:

@@ -47,7 +47,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def version() -> int:
-    """Of the kernel's interface; 0 where it has none."""
+    """The version of the kernel's interface; 0 where it has none."""
     return max(0, int(_libc.syscall(CREATE_RULESET, None, 0, ASK_VERSION)))
 
 
@@ -123,7 +123,7 @@ T = TypeVar("T")
 class Confinement(NamedTuple):
     """The parameters that the parent sets."""
 
-    parent: int  # its process number
+    parent: int  # its pid
     scratch: str  # the only folder that can be written
     memory: int | None  # writable, a second bound after the parent's monitor; None for libraries that map too much
     file_size: int
@@ -167,7 +167,7 @@ def die_with(parent: int) -> None:
 
 
 def offer_to_the_oom_killer() -> None:
-    """When memory runs out, the kernel shall kill a reader and not the database."""
+    """Make the kernel kill a reader, not the database, when memory runs out."""
     try:
         with open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123  a reader starts sooner without pathlib
             score.write("700")
@@ -184,7 +184,7 @@ def leave_namespaces(*, with_user: bool) -> set[str]:
                 with open(f"/proc/self/{name}", "w") as mapping:  # noqa: PTH123
                     mapping.write(text)
             except OSError:
-                break  # then we are nobody; files are opened as before
+                break  # then the process runs as the account nobody; files are opened as before
         return {"user", "network", "ipc"}
     if _libc.unshare(NEWNET | NEWIPC) == 0:
         return {"network", "ipc"}
@@ -250,7 +250,7 @@ class _Sets(ctypes.Structure):
 
 
 def reachable_without_privileges() -> bool:
-    """Whether root could read the interpreter and its packages as their owner or anybody; not in another's closed home."""
+    """Whether root could read the interpreter and its packages without privileges; not in the closed home of another user."""
     header, sets = _Header(CAPABILITY_VERSION, 0), (_Sets * 2)()
     if _libc.capget(ctypes.byref(header), sets):
         return True
@@ -266,7 +266,7 @@ def reachable_without_privileges() -> bool:
 
 
 def _existing(paths: list[str]) -> list[str]:
-    """Judged by what is imported from them: a path that cannot be reached does not exist either, without privileges."""
+    """The paths that exist. Those of imported modules count, too: without privileges they may be out of reach."""
     known = {os.path.dirname(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())}  # noqa: PTH120
     return [path for path in (*known, *paths) if path and (path in known or os.path.isdir(path))]  # noqa: PTH112
 

@@ -114,7 +114,7 @@ async def decode(body: bytes | bytearray) -> Any:
             else await asyncio.to_thread(protocol.decode, body)
         )
     except (ValueError, RecursionError):
-        raise ProtocolBroken("a frame that is no JSON") from None
+        raise ProtocolBroken("a frame that is not JSON") from None
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Exchange:
         self.most_part: int = limits.get("bytes", 2**31)
         self.most_all: int = max(LEAST_PARTS, size * limits.get("expansion", 200))
         self.taken = 0
-        self.over = False  # the sandbox has ended its task, and can take another one
+        self.over = False  # the sandbox has ended its task, and can run another one
         self._gathered: dict[str, list[Any]] = {}
         self._size = 0
         self._frames = 0
@@ -162,7 +162,7 @@ class Exchange:
             self._frames += 1
             self._size += len(body)
             if self._size > MOST_RESULT or self._frames > MOST_FRAMES:
-                raise TooMuch(f"Its text is more than {format_size(MOST_RESULT)}.")
+                raise TooMuch(f"The text of the document is larger than {format_size(MOST_RESULT)}.")
             match kind:
                 case protocol.RESULT:
                     return await self._finish(body)
@@ -171,7 +171,7 @@ class Exchange:
                 case protocol.ERROR:
                     raise await self._failure(body)
                 case protocol.PROGRESS:
-                    await self._tell(body)
+                    await self._report(body)
                 case protocol.PART if self.request.sink is not None:
                     self._size -= len(body)
                     self._frames -= 1
@@ -191,14 +191,14 @@ class Exchange:
     async def _gather(self, body: bytes | bytearray) -> None:
         batch = await decode(body)
         if not isinstance(batch, dict) or not all(isinstance(items, list) for items in batch.values()):
-            raise ProtocolBroken("a batch that is none")
+            raise ProtocolBroken("a malformed batch")
         for key, items in batch.items():
             self._gathered.setdefault(key, []).extend(items)
 
     async def _failure(self, body: bytes | bytearray) -> JobFailure:
         fields = await decode(body)
         if not isinstance(fields, dict):
-            raise ProtocolBroken("an error that is none")
+            raise ProtocolBroken("a malformed error")
         trace = fields.get("trace")
         if isinstance(trace, str) and trace:
             log.warning("a reader failed", document=self.request.name, task=self.request.task, trace=trace)
@@ -206,11 +206,11 @@ class Exchange:
         known = protocol.FAILURES.get(str(fields.get("error")), Corrupt)
         return known(protocol.plain(str(fields.get("message"))) or "The reader gave no reason.")
 
-    async def _tell(self, body: bytes | bytearray) -> None:
+    async def _report(self, body: bytes | bytearray) -> None:
         fields = await decode(body)
         done, total = (fields.get("done"), fields.get("total")) if isinstance(fields, dict) else (None, None)
         if not (type(done) is type(total) is int and 0 <= done <= total <= 2**31):
-            raise ProtocolBroken("a progress that cannot be")
+            raise ProtocolBroken("a malformed progress")
         if self.request.progress is not None:
             self.request.progress(done, total)
 
@@ -220,7 +220,7 @@ class Exchange:
             raise ProtocolBroken("a part without a header")
         self.parts += 1
         if self.parts > self.most_parts:
-            raise TooMuch(f"It has more than {self.most_parts} files inside (limits.members).")
+            raise TooMuch(f"The file has more than {self.most_parts} files inside (limits.members).")
         part = PartStream(self)
         self.monitor.pause()
         try:
@@ -260,7 +260,7 @@ class PartStream(AsyncIterator[bytes]):
                 raise StopAsyncIteration
             case protocol.PART_BROKEN:
                 self._over = True
-                self.broken = Corrupt("This part of it is damaged.")
+                self.broken = Corrupt("This part of the file is damaged.")
                 raise self.broken
             case _:
                 raise ProtocolBroken(f"a frame {kind!r} inside a part")
@@ -280,4 +280,4 @@ class PartStream(AsyncIterator[bytes]):
         if self._size > self._exchange.most_part:
             raise TooMuch(f"A file inside is larger than {format_size(self._exchange.most_part)} (limits.bytes).")
         if self._exchange.taken > self._exchange.most_all:
-            raise TooMuch("The files inside are far larger than it (limits.expansion).")
+            raise TooMuch("The files inside are far larger than the file itself (limits.expansion).")

@@ -100,10 +100,10 @@ class Monitor:
         self._cpu_before = stat.cpu()
         self._at = self._loop.time()
         self._clock = 0.0
-        self._moved = (0.0, 0.0)  # when it was last seen at work: the clock, and its processor time
+        self._moved = (0.0, 0.0)  # when it last made progress: the clock, and its processor time
         self._paused = False
         self._ticks = 0
-        self.peak = 0  # memory at most, as far as it was seen
+        self.peak = 0  # the largest memory that was measured
         self._next = self._loop.call_later(EVERY, self._tick)
 
     def pause(self) -> None:
@@ -143,7 +143,7 @@ class Monitor:
             return TooMuch(memory_sentence(self._allowed.memory))
         if self._ticks % STORAGE_EVERY == 0 and stored(self._allowed.scratch) > self._allowed.memory:
             size = format_size(self._allowed.memory)
-            return TooMuch(f"Reading it wrote more than {size} to the disk (extraction.memory).")
+            return TooMuch(f"Reading the file wrote more than {size} to the disk (extraction.memory).")
         still = self._clock - self._moved[0]
         return overtime(self._allowed.seconds, cpu=cpu, clock=self._clock, still=still)
 
@@ -151,17 +151,19 @@ class Monitor:
 def overtime(timeout: float, *, cpu: float, clock: float, still: float) -> JobFailure | None:
     """The reason to end a task after so much processor time, time by the clock, and time without progress; else None."""
     if cpu > timeout:
-        return TooMuch(f"Reading it needed more than {_spoken(timeout)} of processor time (extraction.timeout).")
+        return TooMuch(f"Reading the file needed more than {_spoken(timeout)} of processor time (extraction.timeout).")
     if clock > timeout * PATIENCE:
         took = _spoken(timeout * PATIENCE)
-        return ResourceLimit(f"Reading it took longer than {took} ({PATIENCE} times extraction.timeout).")
+        return ResourceLimit(f"Reading the file took longer than {took} ({PATIENCE} times extraction.timeout).")
     if clock > timeout and still > max(timeout / 2, 0.5):
-        return ResourceLimit(f"Reading it stood still, and was ended after {_spoken(timeout)} (extraction.timeout).")
+        return ResourceLimit(
+            f"Reading the file made no progress, and was ended after {_spoken(timeout)} (extraction.timeout)."
+        )
     return None
 
 
 def memory_sentence(memory: int) -> str:
-    return f"Reading it needed more than {format_size(memory)} of memory (extraction.memory)."
+    return f"Reading the file needed more than {format_size(memory)} of memory (extraction.memory)."
 
 
 def _spoken(seconds: float) -> str:

@@ -30,7 +30,7 @@ TASKS = {
     "links": "penstock.extraction.text_formats.web:links",
     "sitemap": "penstock.extraction.text_formats.web:sitemap",
 }
-STOPS = "The worker stops."
+STOPS = "The worker is stopping."
 READER, OCR = "reader", "ocr"
 START_WITHIN = 30.0  # seconds, on a busy machine
 CLOSE_WITHIN = 0.5
@@ -38,13 +38,13 @@ IDLE_FOR = 60.0  # seconds after which an unused child ends
 KEPT = {READER: 0.5, OCR: 0.75}  # share of `extraction.memory` that a child may hold between two tasks
 
 tasks_ended = telemetry.counter(
-    "penstock_box_tasks_total",
-    "Tasks of reader processes: done, unreadable, limit, cancelled, failed",
+    "penstock_sandbox_tasks_total",
+    "Tasks of sandbox processes: done, unreadable, limit, cancelled, failed",
     ("task", "outcome"),
 )
-task_seconds = telemetry.histogram("penstock_box_task_seconds", "Seconds of a task in a reader process", ("task",))
+task_seconds = telemetry.histogram("penstock_sandbox_task_seconds", "Seconds of a task in a sandbox process", ("task",))
 children_ended = telemetry.counter(
-    "penstock_box_ends_total", "Reader processes that ended: worn, memory, crash, limit, idle, …", ("why",)
+    "penstock_sandbox_ends_total", "Sandbox processes that ended: worn, memory, crash, limit, idle, …", ("why",)
 )
 
 
@@ -181,9 +181,9 @@ class SandboxPool:
             if isinstance(nonsense, StaleFrame) and child.tasks > 1:
                 raise
             log.warning(
-                "a reader process broke the rules", document=request.name, task=request.task, what=str(nonsense)
+                "a sandbox process broke the protocol", document=request.name, task=request.task, what=str(nonsense)
             )
-            raise Corrupt("The reader lost its mind over it. The file is damaged, or made to harm.") from None
+            raise Corrupt("The reader broke its protocol on this file: the file is damaged or malicious.") from None
         except JobFailure as failure:
             why = "limit" if isinstance(failure, ResourceLimit | TooMuch) else "failure"
             raise
@@ -198,16 +198,16 @@ class SandboxPool:
         if self._closed:
             return Transient(STOPS)
         how, said = crashed.crash.signal, crashed.crash.stderr[-2000:]
-        log.warning("a reader process crashed", document=request.name, task=request.task, how=how, said=said)
+        log.warning("a sandbox process crashed", document=request.name, task=request.task, how=how, said=said)
         if how == "SIGXCPU":
-            return TooMuch("Reading it needed too much processor time (extraction.timeout).")
+            return TooMuch("Reading the file needed too much processor time (extraction.timeout).")
         if how == "SIGKILL":
-            return ResourceLimit("The system killed its reader, most likely because memory ran out.")
+            return ResourceLimit("The system killed the reader of the file, most likely because memory ran out.")
         if crashed.crash.memory > 0.8 * self._chosen.memory:  # an allocation that fails ends many libraries
             return TooMuch(memory_sentence(self._chosen.memory))
         if crashed.parts:
-            return Corrupt(f"The reader crashed on it ({how}) after {crashed.parts} of the files inside.")
-        return Corrupt(f"The reader crashed on it twice ({how}).")
+            return Corrupt(f"The reader crashed on this file ({how}) after {crashed.parts} of the files inside.")
+        return Corrupt(f"The reader crashed on this file twice ({how}).")
 
     # -- children ---------------------------------------------------------------------------------------------------
 
@@ -226,14 +226,14 @@ class SandboxPool:
         try:
             child = self._launch(kind)
         except OSError as error:
-            raise Transient(f"A reader process cannot be started: {error.strerror or error}.") from error
+            raise Transient(f"A sandbox process cannot be started: {error.strerror or error}.") from error
         self._work(child)
         try:
             await asyncio.wait_for(child.greet(), START_WITHIN)
         except (SandboxEnded, ProtocolBroken, TimeoutError):
             crash = await asyncio.shield(self._end(child, "start"))
-            log.error("a reader process did not start", how=crash.signal, said=crash.stderr[-2000:])
-            raise Transient(f"A reader process did not start ({crash.signal}).") from None
+            log.error("a sandbox process did not start", how=crash.signal, said=crash.stderr[-2000:])
+            raise Transient(f"A sandbox process did not start ({crash.signal}).") from None
         except BaseException:
             self._end(child, "cancelled")
             raise
@@ -241,7 +241,7 @@ class SandboxPool:
             self.confinement = child.confinement
             if child.confinement.get("missing"):
                 log.warning(
-                    "reader processes are less shut in than they could be", missing=child.confinement["missing"]
+                    "sandbox processes are less confined than they could be", missing=child.confinement["missing"]
                 )
         return child
 

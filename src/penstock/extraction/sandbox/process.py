@@ -34,7 +34,7 @@ from penstock.extraction.sandbox.exchange import (
 )
 from penstock.extraction.sandbox.monitor import Monitor, ProcStat, ResourceLimits
 
-PREFIX = "penstock-boxes-"  # of folders in the system's folder for temporary files
+PREFIX = "penstock-sandbox-"  # of folders in the system's folder for temporary files
 ROOT = str(Path(__file__).parents[3])  # the folder of the package
 
 
@@ -82,7 +82,7 @@ class Crash:
     """The end of a process, and the evidence of its cause."""
 
     signal: str  # "SIGSEGV", or "exit code 3"
-    memory: int  # at most, in its last task, as far as it was measured
+    memory: int  # the largest that was measured in its last task
     stderr: str  # the end of it
 
 
@@ -142,7 +142,7 @@ class SandboxProcess:
         self.usable = True
 
     def ready(self) -> bool:
-        """Alive, and silent until it is asked."""
+        """Whether it is alive, and has sent nothing without a task."""
         return self.usable and self._frames.quiet()
 
     async def run(self, request: TaskRequest) -> Any:
@@ -166,7 +166,7 @@ class SandboxProcess:
         finally:
             monitor.stop()
             self._peak = monitor.peak
-        self.usable = self._failure is None  # its last word may have crossed our kill
+        self.usable = self._failure is None  # its result may have arrived while it was killed
         return value
 
     async def _send_task(self, request: TaskRequest, token: str) -> None:
@@ -235,7 +235,7 @@ def _launch(connection: int, errors: int, scratch: str) -> "subprocess.Popen[byt
 
 
 def _environment(scratch: str) -> dict[str, str]:
-    """Nothing of the worker's own, which may hold secrets; one thread per library, because processes share the CPUs."""
+    """Without the worker's own variables, which may be secret; one thread per library, because processes share the CPUs."""
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "TOKIO_WORKER_THREADS")
     environment = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch}
     environment |= dict.fromkeys(threads, "1") | {"MALLOC_ARENA_MAX": "2"}

@@ -50,7 +50,7 @@ LIMITS = {
 FAILURES: dict[str, type[JobFailure]] = {
     known.__name__: known
     for known in (Encrypted, Corrupt, Unsupported, Suspicious, TooMuch, NothingInside, Unreadable, ResourceLimit)
-} | {"Transient": Transient}  # of a child that lacks something: not the document's fault
+} | {"Transient": Transient}  # of a child whose installation is incomplete: not the document's fault
 
 _PATH = re.compile(r"(?<![\w/])~?(?:/[\w.+@-]+){2,}/?")
 
@@ -148,18 +148,18 @@ def _batch(key: str, items: list[bytes]) -> bytes:
 
 def describe(error: BaseException) -> dict[str, str]:
     """An error as text: its name if the parent knows it, a sentence, and where it came from (for the log)."""
-    import traceback  # slow to load, and most documents are well
+    import traceback  # slow to load, and most documents have no errors
 
     trace = "".join(traceback.format_exception(error))[-8000:]
     known = next((one.__name__ for one in type(error).__mro__ if one.__name__ in FAILURES), None)
     if isinstance(error, JobFailure) and known is not None:
         return {"error": known, "message": plain(str(error)), "trace": ""}
     if isinstance(error, MemoryError):
-        sentence = "Reading it needs more memory than a reader may have (extraction.memory)."
+        sentence = "Reading the file needs more memory than a reader may use (extraction.memory)."
         return {"error": "TooMuch", "message": sentence, "trace": trace}
     if isinstance(error, RecursionError):
-        return {"error": "Corrupt", "message": "It is nested too deeply to be read.", "trace": trace}
+        return {"error": "Corrupt", "message": "The file is nested too deeply to be read.", "trace": trace}
     text = plain(f"{type(error).__name__}: {error}", 240)
-    if isinstance(error, ImportError):  # ours is incomplete, not the document
+    if isinstance(error, ImportError):  # our installation is incomplete, not the document
         return {"error": "Transient", "message": f"A reader cannot be loaded: {text}", "trace": trace}
-    return {"error": "Corrupt", "message": f"The reader failed on it: {text}", "trace": trace}
+    return {"error": "Corrupt", "message": f"The reader failed on this file: {text}", "trace": trace}

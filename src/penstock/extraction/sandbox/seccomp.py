@@ -81,7 +81,7 @@ FORBIDDEN = {
     "pidfd_send_signal": (424, 424),
 }
 UNKNOWN = {
-    "io_uring_setup": (425, 425),  # would do all of the above behind the filter's back
+    "io_uring_setup": (425, 425),  # would do all of the above unseen by the filter
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     "clone3": (435, 435),  # its flags cannot be seen from here: the C library then takes clone
@@ -124,7 +124,7 @@ def available() -> bool:
 
 
 def program(machine: str, own: int) -> list[Instruction]:
-    """The filter for a process with this number."""
+    """The filter for a process with this pid."""
     column, architecture = ARCHITECTURES[machine]
     refused = {name: (numbers, errno.EPERM) for name, numbers in FORBIDDEN.items()}
     refused |= {name: (numbers, errno.ENOSYS) for name, numbers in UNKNOWN.items()}

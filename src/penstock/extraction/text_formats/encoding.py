@@ -131,7 +131,7 @@ def _guess(raw: bytes) -> str:
 
 
 def _plausibility(text: str) -> float:
-    """How much a short text looks like words of one script; zero or less means not at all."""
+    """A score: how much a short text looks like words of one script. Zero or less means not at all."""
     if re.search(r"[\x80-\x9f]", text):  # control characters
         return 0.0
     score = 0.0

@@ -60,7 +60,7 @@ def parse(file: BinaryIO) -> Message:
     try:
         return email.parser.BytesParser(policy=email.policy.compat32).parse(file)
     except RecursionError as error:
-        raise Suspicious("It nests more mails into each other than any mail program does.") from error
+        raise Suspicious("The mail nests more mails into each other than any mail program does.") from error
 
 
 def dissect(message: Message) -> MailParts:
@@ -72,7 +72,7 @@ def dissect(message: Message) -> MailParts:
 
 def _dissect(part: Message, parts: MailParts, depth: int) -> None:
     if depth > _DEEPEST:
-        raise Suspicious(f"It nests more than {_DEEPEST} parts into each other.")
+        raise Suspicious(f"The mail nests more than {_DEEPEST} parts into each other.")
     kind = part.get_content_type()
     children = part.get_payload() if part.is_multipart() else None
     if kind == "message/rfc822" and depth:
@@ -179,4 +179,4 @@ def _refuse_encrypted(message: Message) -> None:
         and message.get_param("smime-type") != "signed-data"
     )
     if kind == "multipart/encrypted" or sealed:
-        raise Encrypted("encrypted: the message can be read only with the key of who received it")
+        raise Encrypted("encrypted: the message can be read only with the key of its recipient")

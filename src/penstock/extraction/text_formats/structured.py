@@ -2,7 +2,7 @@
 
 JSON becomes lines `key: value`, a notebook its cells, a table lines `a | b | c` whose first one is repeated in each chunk. XML
 becomes the text of its elements, one line for each: entities are not expanded, except a short one of plain text, and nothing
-outside of the file is opened. A file that is not well formed is read as plain text, with a gap.
+outside of the file is opened. A file that is not well formed is read as plain text, and the result has a gap.
 """
 
 import csv
@@ -30,7 +30,7 @@ def read_json(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> 
         value = [_load(line) for line in text.splitlines() if line.strip()] if media_type == JSON_LINES else _load(text)
     except ValueError:
         draft.paragraph(text)
-        gaps.append(Gap(None, "it is not valid JSON; it was read as plain text"))
+        gaps.append(Gap(None, "it is not valid JSON: it was read as plain text"))
     else:
         if media_type == NOTEBOOK and isinstance(value, dict) and isinstance(value.get("cells"), list):
             title = _write_cells(value["cells"], draft)
@@ -46,7 +46,7 @@ def _load(text: str) -> Any:
     try:
         return json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
     except RecursionError as error:
-        raise Suspicious("It nests more lists into each other than any program writes.") from error
+        raise Suspicious("The file nests more lists into each other than any program writes.") from error
 
 
 def _write_lines(value: Any, draft: PageBuilder) -> None:
@@ -140,7 +140,7 @@ def read_separated(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]
     except csv.Error:
         draft = PageBuilder(TextAllowance(arguments))
         draft.paragraph(text)
-        gaps.append(Gap(None, "its rows and columns could not be told apart; it was read as plain text"))
+        gaps.append(Gap(None, "its rows and columns were not recognised: it was read as plain text"))
     page = draft.page(1)
     if not page.text:
         return ExtractedDocument(media_type, gaps=[Gap(None, "no text in it: all cells are empty")])
@@ -186,9 +186,9 @@ def read_xml(file: BinaryIO, media_type: str, arguments: Mapping[str, Any]) -> E
     except (expat.ExpatError, LookupError, ValueError):  # the latter for an encoding that does not exist
         draft = PageBuilder(TextAllowance(arguments))
         draft.paragraph(strip_tags(decode(raw, declared_charset(raw)), lines=True))
-        gaps.append(Gap(None, "it is not well-formed XML; its text was read without its structure"))
+        gaps.append(Gap(None, "it is not well-formed XML: its text was read without its structure"))
     if collector.unexpanded:
-        gaps.append(Gap(None, "it uses XML entities that stand for more than a word; they were left out"))
+        gaps.append(Gap(None, "it uses XML entities that stand for more than a word: they were left out"))
     if not draft.size:
         for value in collector.values:
             draft.line(value)

@@ -26,7 +26,7 @@ from penstock.extraction.ocr.image import (
 from penstock.extraction.result import Gap
 from penstock.extraction.to_pdf.pdf_writer import PdfFile, pieces_of
 
-RESOLUTION = 200  # dots per inch of an image that does not say
+RESOLUTION = 200  # dots per inch of an image without a resolution
 LEAST_RESOLUTION, MOST_RESOLUTION = 50, 2400
 SHORTER, LONGER = 842.0, 1191.0  # points: A3, the largest page
 SMALLEST = 72.0  # points of the longer side of the smallest
@@ -62,7 +62,7 @@ def write_pictures(file: BinaryIO, media_type: str, written: PdfFile, arguments:
         check_pages(count, limits["pages"])
         check_scans(image, file)
         if media_type != "image/tiff" and getattr(image, "n_frames", 1) > 1 and image.format in {"GIF", "PNG", "WEBP"}:
-            gaps.append(Gap(None, "this image is an animation: only its first frame is taken"))
+            gaps.append(Gap(None, "this image is an animation: only its first frame is used"))
         for number in range(1, count + 1):
             try:
                 _seek(image, number, limits["pixels"])
@@ -106,7 +106,7 @@ def _write_frame(image: Image.Image, file: BinaryIO, written: PdfFile) -> None:
             image = upright
             drawn = _put_pixels(image, written)
     except BROKEN as error:
-        raise Corrupt("This image is damaged: what is in it makes no image.") from error
+        raise Corrupt("This image is damaged: its content is not an image.") from error
     width, height = image.width / across, image.height / down
     if turn >= 5:
         width, height = height, width
@@ -191,7 +191,7 @@ def _put_bilevel(image: Image.Image, written: PdfFile) -> int:
     """As a TIFF with a single strip, whose bytes are what a PDF takes, too."""
     encoded = io.BytesIO()
     bare = image.copy()
-    bare.info = {}  # without what it came with
+    bare.info = {}  # without its metadata
     bare.save(encoded, "TIFF", compression="group4", tiffinfo={278: image.height})
     encoded.seek(0)
     with Image.open(encoded, formats=["TIFF"]) as tiff:

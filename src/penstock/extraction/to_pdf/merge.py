@@ -40,8 +40,8 @@ from penstock.text import storable
 
 NAME = "merged.pdf"
 LONGEST_TITLE = 500
-_NO_PLACE = "It is not in the bundle: its place lies outside of the file."
-# Strings and names first, so that nothing inside of them is taken for a reference.
+_NO_PLACE = "The document is not in the merged PDF: its place lies outside of the file."
+# Strings and names come first, so that nothing inside them is taken for a reference.
 _TOKEN = re.compile(rb"\((?:[^\\()]|\\.)*\)|<[0-9a-fA-F]*>|/[^\s/<>()\[\]]*|\b(\d+) (\d+) R\b", re.DOTALL)
 # A stream's length is written again, and a claim that its content is in another file is ignored.
 _OF_FILES = {"/Length", "/F", "/FFilter", "/FDecodeParms"}
@@ -83,7 +83,7 @@ def _write_raw(file: BinaryIO, raw: BinaryIO, sources: Sequence[MergeSource], ar
         documents.add(source)
         refuse_pages(len(documents.written.kids), arguments)
     if not documents.written.kids:
-        raise NothingInside("None of the documents can be taken into one PDF.")
+        raise NothingInside("None of the documents can be merged into the PDF.")
     documents.finish()
     raw.flush()
     return len(documents.written.kids)

@@ -87,9 +87,9 @@ def scratch_file() -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         if error.errno == errno.EFBIG:
-            raise TooMuch("As a PDF it is larger than what a reader may write (extraction.memory).") from error
+            raise TooMuch("The document as a PDF is larger than a reader may write (extraction.memory).") from error
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise ResourceLimit("The folder for temporary files is full: its PDF cannot be written.") from error
+            raise ResourceLimit("The folder for temporary files is full: the PDF cannot be written.") from error
         raise
 
 

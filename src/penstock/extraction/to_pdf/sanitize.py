@@ -20,7 +20,7 @@ from penstock.extraction.pdf.file import DAMAGED, ENCRYPTED, mentions, refuse_bo
 from penstock.extraction.result import Gap
 from penstock.extraction.to_pdf.pdf_writer import scratch_file
 
-REPAIRED = "the file was damaged, and has been repaired: something of it may be missing"
+REPAIRED = "the file was damaged and has been repaired: parts of it may be missing"
 MOST_NAMED = 10
 logging.getLogger("pikepdf").setLevel(logging.CRITICAL)
 _SAFE_ACTIONS = {"/GoTo", "/URI", "/Named"}
@@ -68,7 +68,7 @@ def _inspect(file: BinaryIO, most: int) -> tuple[int, list[Gap]]:
         with pikepdf.open(file, attempt_recovery=False) as document:
             pages = _count(document, most)
             if any(re.search(r"damaged|reconstruct|recover", warning) for warning in document.get_warnings()):
-                return 0, []  # it goes on to search for objects even when it was told not to
+                return 0, []  # it searches for objects even when that is switched off
             return pages, _attached_files(document)
     except pikepdf.PasswordError:
         raise Encrypted(ENCRYPTED) from None
@@ -115,7 +115,7 @@ def _opens(file: BinaryIO, pages: int) -> bool:
 
 
 def _attached_files(document: pikepdf.Pdf) -> list[Gap]:
-    """A gap for the files inside of it, which are not on its pages."""
+    """A gap for the files attached to it, which are not on its pages."""
     try:
         names = sorted(document.attachments.keys())
     except DAMAGED:
@@ -124,13 +124,13 @@ def _attached_files(document: pikepdf.Pdf) -> list[Gap]:
 
 
 def name_missing(names: list[str], what: str) -> list[Gap]:
-    """A gap with their number and names: "2 attachments are not taken: a.pdf, b.png"."""
+    """A gap with their number and names: "2 attachments are left out: a.pdf, b.png"."""
     if not names:
         return []
     listed = ", ".join(" ".join(name.split())[:80] for name in names[:MOST_NAMED])
     more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
     subject = f"1 {what} is" if len(names) == 1 else f"{len(names):,} {what}s are"
-    return [Gap(None, f"{subject} not taken: {listed}{more}")]
+    return [Gap(None, f"{subject} left out: {listed}{more}")]
 
 
 def reason(error: Exception) -> str:

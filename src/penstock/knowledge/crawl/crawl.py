@@ -1,7 +1,7 @@
-"""Crawls: web sites that are taken into a collection, from a first page on, by links and sitemaps.
+"""Crawls: web sites whose pages are added to a collection, from a first page on, by links and sitemaps.
 
 A crawl and its job are inserted together. A trigger lets the crawl follow its job when that dies, is cancelled or is retried
-(database/schema/0010_knowledge.sql). Pages are taken by frontier.py and pipelines/crawl.py.
+(database/schema/0010_knowledge.sql). Pages are added by frontier.py and pipelines/crawl.py.
 """
 
 import json
@@ -36,7 +36,7 @@ SHOWN = 3  # failed pages, in an explanation
 
 @dataclass(frozen=True, slots=True)
 class Crawl:
-    """A crawl, and how far it is."""
+    """A crawl and its progress."""
 
     id: int
     tenant: Annotated[str, Field(exclude=True)]
@@ -52,11 +52,11 @@ class Crawl:
     error: Annotated[dict[str, Any] | None, Field(description="Why it failed, or was stopped.")]
     created_at: datetime
     ended_at: datetime | None
-    waiting: Annotated[int, Field(description="Pages that are known and not asked for yet.")]
-    kept: Annotated[int, Field(description="Pages that are documents.")]
-    skipped: Annotated[int, Field(description="Pages that are not taken, for a reason that is no fault.")]
-    failed: Annotated[int, Field(description="Pages that could not be had.")]
-    left_out: Annotated[int, Field(description="Links for which there was no room in max_pages.")]
+    waiting: Annotated[int, Field(description="Pages that are known and not fetched yet.")]
+    kept: Annotated[int, Field(description="Pages that became documents.")]
+    skipped: Annotated[int, Field(description="Pages that are left out for a reason that is not an error.")]
+    failed: Annotated[int, Field(description="Pages that could not be fetched.")]
+    left_out: Annotated[int, Field(description="Links beyond max_pages.")]
     unprepared: Annotated[int, Field(description="Documents of it that are not searchable yet.")]
 
     @property
@@ -78,7 +78,7 @@ class Crawl:
 
 @dataclass(frozen=True, slots=True)
 class CrawlPage:
-    """A page of a crawl, and what became of it."""
+    """A page of a crawl, and its outcome."""
 
     id: int
     url: str
@@ -92,7 +92,7 @@ class CrawlPage:
 
 @dataclass(frozen=True, slots=True)
 class CrawlStart:
-    """A crawl that was begun, or that was under way already."""
+    """A crawl that was started, or that was running already."""
 
     id: int
     created: bool
@@ -108,7 +108,7 @@ async def begin_crawl(
     hosts: Sequence[str] = (),
     by: str = "",
 ) -> CrawlStart:
-    """Begin a crawl. The same one again, while it runs, is that one."""
+    """Start a crawl, or return the one of the same URL and collection that is running."""
     chosen = app.settings.crawl
     depth = chosen.depth if depth is None else depth
     max_pages = min(chosen.pages, chosen.most_pages) if max_pages is None else max_pages
@@ -120,25 +120,25 @@ async def begin_crawl(
         running = await sql.find_running.value(tx, **wanted)
         if running is not None:
             return CrawlStart(running, created=False)
-        number = await sql.reserve_number.value(tx)
+        crawl_id = await sql.reserve_id.value(tx)
         fairness_key = fairness_key_of(collection.tenant, collection.name)
-        job = await app.enqueue(app.kinds[CRAWL](crawl=number), fairness_key=fairness_key, tx=tx)
+        job = await app.enqueue(app.kinds[CRAWL](crawl=crawl_id), fairness_key=fairness_key, tx=tx)
         await sql.insert_crawl.run(
             tx,
             **wanted,
-            crawl=number,
+            crawl=crawl_id,
             hosts=_site(first, hosts),
             depth=depth,
             max_pages=max_pages,
             job=job,
             begun_by=storable(by, "")[:200],
         )
-    return CrawlStart(number, created=True)
+    return CrawlStart(crawl_id, created=True)
 
 
 def _check_bounds(depth: int, max_pages: int, most: int) -> None:
     if not 0 <= depth <= DEEPEST:
-        raise BadValue(f"A depth of {depth} is out of range: use 0 (only the first page) to {DEEPEST}.")
+        raise BadValue(f"The depth {depth} is out of range: use 0 (only the first page) to {DEEPEST}.")
     if not 1 <= max_pages <= most:
         raise BadValue(f"{max_pages:,} pages are out of range: use 1 to {most:,} (crawl.most_pages).")
 
@@ -146,7 +146,7 @@ def _check_bounds(depth: int, max_pages: int, most: int) -> None:
 def _site(first: str, hosts: Sequence[str]) -> list[str]:
     """The hosts of a crawl, each with and without www."""
     if len(hosts) > MOST_HOSTS:
-        raise BadValue(f"A crawl has at most {MOST_HOSTS} hosts: begin several.")
+        raise BadValue(f"A crawl has at most {MOST_HOSTS} hosts: start several.")
     named = [host_of(canonical(host if "://" in host else f"https://{host}/")) for host in hosts]
     return list(dict.fromkeys(each for host in (host_of(first), *named) for each in relatives_of(host)))
 
@@ -154,7 +154,7 @@ def _site(first: str, hosts: Sequence[str]) -> list[str]:
 async def show_crawl(app: Penstock, crawl: int, *, tenant: str = "default") -> Crawl:
     row = await app.database.pool.repeat(sql.show_crawl.first, crawl=crawl, tenant=tenant)
     if row is None:
-        raise NotFound(f"There is no crawl {crawl}.")
+        raise NotFound(f"Crawl {crawl} does not exist. `penstock crawls list` shows all.")
     return _read(row)
 
 
@@ -168,7 +168,7 @@ async def list_crawls(
     most: int = 100,
     tenant: str = "default",
 ) -> list[Crawl]:
-    """By number; `seen` are the collections that whoever asks may see, if not all."""
+    """By id; `seen` are the collections that the caller may see, if not all."""
     rows = await app.database.pool.repeat(
         sql.list_crawls,
         collection=collection,
@@ -184,7 +184,7 @@ async def list_crawls(
 async def list_crawl_pages(
     app: Penstock, crawl: int, *, state: str | None = None, after: int = 0, most: int = 100, tenant: str = "default"
 ) -> list[CrawlPage]:
-    """By number, which is the order in which they were found."""
+    """By id, which is the order in which they were found."""
     rows = await app.database.pool.repeat(
         sql.list_pages, crawl=crawl, state=state, after=after, most=most, tenant=tenant
     )
@@ -192,15 +192,15 @@ async def list_crawl_pages(
 
 
 async def stop_crawl(app: Penstock, crawl: int, *, tenant: str = "default") -> Crawl:
-    """End a crawl; what it has taken stays. Pages that are being fetched end with the next heartbeat of their workers."""
+    """End a crawl; its documents stay. Pages that are being fetched end with the next heartbeat of their workers."""
     found = await show_crawl(app, crawl, tenant=tenant)
     if found.state != "running" or not await app.cancel(found.job_id, reason="stopped by hand"):
-        raise WrongState(f"Crawl {crawl} is {found.state}: there is nothing to stop.")
+        raise WrongState(f"Crawl {crawl} is {found.state}: only a running crawl can be stopped.")
     return await show_crawl(app, crawl, tenant=tenant)
 
 
 async def sweep_crawls(database: Database) -> int:
-    """Forget crawls that have been over for long, and hosts that nobody asks any more; how many crawls. The documents stay."""
+    """Delete crawls that ended long ago, and hosts that are not in use any more; how many crawls. The documents stay."""
     kept = database.settings.crawl.kept
     gone = await database.pool.repeat(sql.sweep_crawls, kept=kept, most=SWEPT)
     await database.pool.repeat(sweep_hosts, older=kept)
@@ -217,9 +217,9 @@ def _read(row: Record) -> Crawl:
 
 
 async def explain_crawl(app: Penstock, crawl: int, *, tenant: str = "default") -> Explanation:
-    """NotFound if there is no such crawl."""
+    """Explain the state of a crawl; NotFound if it does not exist."""
     if not 0 < crawl <= LARGEST:
-        raise NotFound(f"There is no crawl {crawl}.")
+        raise NotFound(f"Crawl {crawl} does not exist. `penstock crawls list` shows all.")
     found = await show_crawl(app, crawl, tenant=tenant)
     subject = f"Crawl {crawl} ({found.url})"
     failed = await list_crawl_pages(app, crawl, state="failed", most=SHOWN, tenant=tenant)
@@ -228,30 +228,32 @@ async def explain_crawl(app: Penstock, crawl: int, *, tenant: str = "default") -
         "failed": [f"{page.url}: {page.reason}" for page in failed],
     }
     if found.is_over:
-        return Explanation(subject, *_tell_over(found), found.state, found.state, evidence)
+        return Explanation(subject, *_explain_end(found), found.state, found.state, evidence)
     job = await app.database.pool.repeat(explain_job, found.job_id)
     evidence["job"] = job.answer()
     origin = origin_of(found.url)
     wait = await app.database.pool.repeat(find_next_turn, origin)
-    turn = f"{origin} may be asked again in {span(wait)}." if wait is not None and wait.total_seconds() > 1 else ""
+    turn = f"{origin} may be requested again in {span(wait)}." if wait is not None and wait.total_seconds() > 1 else ""
     predicate = joined(f"is running: {tell_counts(found)}.", turn, "Its job", job.predicate)
     advice = advise(job.because, job.evidence, WORKER)
     return Explanation(subject, predicate, advice, found.state, job.because, evidence, job.evidence_lines)
 
 
-def _tell_over(crawl: Crawl) -> tuple[str, str]:
-    """What is so, and what to do."""
+def _explain_end(crawl: Crawl) -> tuple[str, str]:
+    """The predicate and the advice of a crawl that has ended."""
     if crawl.state == "done":
         full = ""
         if crawl.left_out:
-            full = f"{counted(crawl.left_out, 'link')} had no room in {crawl.max_pages:,} pages: raise --max-pages for more."
+            full = (
+                f"{counted(crawl.left_out, 'link')} were beyond {crawl.max_pages:,} pages: raise --max-pages for more."
+            )
         return f"is done: {tell_counts(crawl)}.", full
-    reason = crawl.reason.rstrip(". ") or "no reason was kept"
+    reason = crawl.reason.rstrip(". ") or "no reason was recorded"
     if crawl.state == "stopped":
-        again = "Begin it again to go on: what is unchanged stays as it is."
+        again = "Start it again to continue: unchanged pages stay as they are."
         return f"was stopped ({reason}): {tell_counts(crawl)}.", again
     redrive = f"`penstock dead redrive {crawl.job_id} --force`"
-    return f"has failed: {reason}.", f"When the cause is mended: {redrive}, or begin it again."
+    return f"has failed: {reason}.", f"Fix the cause, then {redrive}, or start it again."
 
 
 def tell_counts(crawl: Crawl) -> str:

@@ -1,12 +1,12 @@
 -- name: lock_start
--- Of two who begin the same crawl at once, the second sees that of the first.
+-- Of two clients that start the same crawl concurrently, the second sees the crawl of the first.
 select pg_advisory_xact_lock(hashtextextended('penstock crawl ' || :key::text, 0))
 
 -- name: find_running
 select id from penstock.crawls
 where tenant = :tenant and collection_id = :collection and url = :url and state = 'running' order by id limit 1
 
--- name: reserve_number
+-- name: reserve_id
 select nextval('penstock.jobs_id_seq')
 
 -- name: insert_crawl
@@ -61,7 +61,7 @@ select id, url, depth, state, reason, document_id as document, left_out, changed
 where crawl = :crawl and tenant = :tenant and id > :after and (:state::text is null or state = :state) order by id limit :most
 
 -- name: sweep_crawls
--- Those that have been over for long, a few at a time: a crawl may have many pages.
+-- Crawls that ended long ago, a few at a time: a crawl may have many pages.
 delete from penstock.crawls where id = any (array(
   select id from penstock.crawls where ended_at < penstock.now() - :kept::interval order by ended_at limit :most::int
   for update skip locked

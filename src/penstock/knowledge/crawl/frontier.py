@@ -1,7 +1,7 @@
 """The frontier of a crawl: the known URLs, which of them are one page, and the outcome of each.
 
 Everything durable about a crawl is written here, in fenced transactions, so that a crawl goes on after a crash. Pages of one
-crawl are settled one after the other, so that the limit of pages is exact and of two URLs of one page only one is kept.
+crawl are recorded one after the other, so that the limit of pages is exact and of two URLs of one page only one is kept.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,16 +14,16 @@ from penstock.knowledge.crawl.page import Site
 
 sql = statements(__file__)
 
-ROUND = 200  # pages that are asked for together
-MOST_SKIPPED = 1_000  # addresses of a crawl that are told of although nobody asks for them
+ROUND = 200  # pages that are fetched together
+MOST_SKIPPED = 1_000  # addresses that are listed as skipped without being fetched
 REASON_MAX = 1_000
 
-Keep = Callable[[str], Awaitable[int]]  # makes the document of an address, in the same transaction; its number
+Keep = Callable[[str], Awaitable[int]]  # makes the document of an address, in the same transaction; its id
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlWork:
-    """A crawl, as its jobs need to know it."""
+    """A crawl, as its jobs need it."""
 
     id: int
     tenant: str
@@ -42,7 +42,7 @@ class CrawlWork:
 
 @dataclass(frozen=True, slots=True)
 class PageWork:
-    """A page that shall be asked for."""
+    """A page to fetch."""
 
     id: int
     url: str
@@ -52,12 +52,12 @@ class PageWork:
 
 @dataclass(frozen=True, slots=True)
 class PageResult:
-    """What a page has given."""
+    """The result of fetching a page."""
 
     url: str  # where it was, after redirects
     digest: bytes  # of its bytes
     title: str = ""
-    canonical: str = ""  # what it says is its own address, if that is another one
+    canonical: str = ""  # the address that it declares, if that is another one
     noindex: bool = False
     links: Sequence[str] = ()
     barred: Sequence[str] = ()  # links that robots.txt bars us from
@@ -88,7 +88,7 @@ async def progress_of(pool: Pool, crawl: int) -> Record:
 
 
 async def first_page(pool: Pool, crawl: int) -> Record:
-    """The page with which a crawl began: its id, state, and the reason why it was not taken."""
+    """The page with which a crawl began: its id, state, and the reason why it was skipped."""
     [row] = await pool.repeat(sql.first_page, crawl=crawl)
     return row
 
@@ -106,7 +106,7 @@ async def open_round(tx: Session, crawl: int) -> bool:
 async def close_round(
     tx: Session, work: CrawlWork, unsettled: dict[int, str], listed: Sequence[str], barred: Sequence[str]
 ) -> None:
-    """The round is over: pages without a word have failed, and the pages of sitemaps come in."""
+    """End the round: pages without an outcome have failed, and the pages of sitemaps are added."""
     await sql.lock_frontier.run(tx, crawl=work.id)
     reasons = [reason[:REASON_MAX] for reason in unsettled.values()]
     await sql.fail_unsettled.run(tx, crawl=work.id, pages=list(unsettled), reasons=reasons)
@@ -115,17 +115,17 @@ async def close_round(
 
 
 async def settle_without(tx: Session, work: CrawlWork, page: PageWork, state: str, reason: str) -> None:
-    """A page that is not taken: skipped, or failed."""
+    """Record a page that is not kept: skipped, or failed."""
     await sql.lock_frontier.run(tx, crawl=work.id)
     if await sql.hold_page.value(tx, page=page.id, crawl=work.id) is not None:
         await _settle(tx, page, state, reason)
 
 
 async def settle_with(tx: Session, work: CrawlWork, page: PageWork, found: PageResult, keep: Keep) -> str:
-    """A page that came: kept as a document, or skipped as another address of a page; then its links. What it became."""
+    """Record a fetched page: kept as a document, or skipped as another address of a page; then add its links. Its state."""
     await sql.lock_frontier.run(tx, crawl=work.id)
     if await sql.hold_page.value(tx, page=page.id, crawl=work.id) is None:
-        return ""  # another address has led to it meanwhile, and has kept it
+        return ""  # another address led to it concurrently, and has kept it
     left_out = await _add(tx, work, found.links, found.barred, depth=page.depth + 1) if page.depth < work.depth else 0
     reason = await _why_not(tx, work, page, found)
     if reason:
@@ -141,12 +141,12 @@ async def settle_with(tx: Session, work: CrawlWork, page: PageWork, found: PageR
 
 
 def _address(page: PageWork, found: PageResult) -> str:
-    """Where a redirect has led, unless the page there says that it is the one that was asked for."""
+    """The address after redirects, unless the page there declares the address that was asked for."""
     return page.url if found.canonical == page.url else found.url
 
 
 async def _why_not(tx: Session, work: CrawlWork, page: PageWork, found: PageResult) -> str:
-    """Why a page that came is not kept: it does not want to be, or it is another address of one that is, or will be."""
+    """The reason not to keep a fetched page: noindex, or it is another address of one that is, or will be, kept."""
     if found.noindex:
         return "It asks not to be indexed (noindex)."
     if await _is_another(tx, work, page, found):
@@ -160,7 +160,7 @@ async def _why_not(tx: Session, work: CrawlWork, page: PageWork, found: PageResu
 
 
 async def _is_another(tx: Session, work: CrawlWork, page: PageWork, found: PageResult) -> bool:
-    """Whether the canonical address is, or will be, taken in place of this one. If it could not be had, this one is."""
+    """Whether the canonical address is, or will be, used instead of this one. If that could not be fetched, this one is."""
     if not found.canonical or found.canonical in {page.url, found.url}:
         return False
     other = await sql.find_address.first(tx, crawl=work.id, url=found.canonical)
@@ -173,7 +173,7 @@ async def _is_another(tx: Session, work: CrawlWork, page: PageWork, found: PageR
 
 
 async def _add(tx: Session, work: CrawlWork, urls: Sequence[str], barred: Sequence[str], *, depth: int) -> int:
-    """Put addresses into the frontier; how many had no room."""
+    """Add addresses to the frontier; how many were beyond its limit."""
     if barred:
         await sql.note_skipped.run(
             tx,

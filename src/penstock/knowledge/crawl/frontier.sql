@@ -10,7 +10,7 @@ where crawl.id = :crawl
 select id, url, depth, state from penstock.crawl_pages where id = :page and crawl = :crawl
 
 -- name: open_round
--- The next pages that wait, if no round is open; their number stays with them.
+-- The next pages that wait, if no round is open; each keeps the number of its round.
 with next as (
   select id from penstock.crawl_pages
   where crawl = :crawl and state = 'waiting' and round is null
@@ -32,7 +32,7 @@ select id, depth from penstock.crawl_pages where crawl = :crawl and round = :rou
 update penstock.crawls set round_open = false where id = :crawl and round = :round
 
 -- name: fail_unsettled
--- Pages of a round whose jobs have ended without a word: dead, or cancelled.
+-- Pages of a round whose jobs have ended without an outcome: dead, or cancelled.
 update penstock.crawl_pages as page set state = 'failed', reason = told.reason, changed_at = penstock.now()
 from unnest(:pages::bigint[], :reasons::text[]) as told(id, reason)
 where page.id = told.id and page.crawl = :crawl and page.state = 'waiting'
@@ -52,12 +52,12 @@ update penstock.crawls set state = 'done', round_open = false, ended_at = pensto
 where id = :crawl and state = 'running' returning id
 
 -- name: lock_frontier
--- Those who settle pages of one crawl do it one after the other. Not by the crawl's row: who cancels its job has that in
--- another order.
+-- Outcomes of pages of one crawl are recorded one after the other. Not by a lock of the crawl's row: a cancellation of its job
+-- takes that in another order.
 select pg_advisory_xact_lock(7046029254386353131::bigint # :crawl::bigint)
 
 -- name: hold_page
--- A page that still waits; no row: another address has led to it meanwhile.
+-- A page that still waits; no row: another address has led to it concurrently.
 select id from penstock.crawl_pages where id = :page and crawl = :crawl and state = 'waiting' for update
 
 -- name: settle_page
@@ -80,7 +80,7 @@ where blob.tenant = :tenant and blob.digest = :digest and blob.state = 'kept' an
 limit 1
 
 -- name: take_address
--- Where a redirect leads is the page: (new), waiting, failed -> kept. No row: it was settled otherwise.
+-- Where a redirect leads is the page: (new), waiting, failed -> kept. No row: it has another outcome.
 insert into penstock.crawl_pages as page (crawl, tenant, url, depth, state, document_id)
 values (:crawl, :tenant, :url, :depth, 'kept', :document)
 on conflict (crawl, url) do update set state = 'kept', reason = '', document_id = excluded.document_id, changed_at = penstock.now()
@@ -88,7 +88,7 @@ on conflict (crawl, url) do update set state = 'kept', reason = '', document_id 
 returning id
 
 -- name: add_pages
--- (new) -> waiting, for addresses that nobody has seen, as far as there is room. How many of them there were, and how many came in.
+-- (new) -> waiting, for addresses that are new, as far as the limit allows. How many there were, and how many were added.
 with wanted as (
   select url, place from unnest(:urls::text[]) with ordinality as link(url, place)
   where not exists (select from penstock.crawl_pages as page where page.crawl = :crawl::bigint and page.url = link.url)
@@ -106,7 +106,7 @@ added as (
 select (select count(*) from wanted)::int as wanted, (select count(*) from added)::int as added
 
 -- name: note_skipped
--- (new) -> skipped: addresses that are not asked for, told of up to a bound.
+-- (new) -> skipped: addresses that are not fetched, listed up to a limit.
 insert into penstock.crawl_pages (crawl, tenant, url, depth, state, reason)
 select :crawl::bigint, :tenant::text, url, :depth::int, 'skipped', :reason::text from unnest(:urls::text[]) with ordinality as link(url, place)
 order by place

@@ -20,13 +20,13 @@ from penstock.text import storable
 TITLE_MAX = 300
 INDEX = "index.html"  # of a URL that ends in a slash
 _SAFE = ":@!$&'()*+,;=~-._"  # as canonical URLs have them in a segment
-_KEPT_ENCODED = frozenset("/\\%?")  # they would be something else in a name
+_KEPT_ENCODED = frozenset("/\\%?")  # they would change the meaning of a name
 _WITH_A_VALUE = frozenset(["unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"])
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Which hosts a crawl stays on."""
+    """The hosts that a crawl stays on."""
 
     hosts: frozenset[str]
 
@@ -36,10 +36,10 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class CrawledPage:
-    """A page as it speaks of itself."""
+    """The title, links and robots directives of a page."""
 
     title: str = ""
-    canonical: str = ""  # its own address as it sees it, if that is another one of the site
+    canonical: str = ""  # the address that it declares, if that is another one of the site
     links: Sequence[str] = ()  # of the site, canonical, in their order, each once
     noindex: bool = False
     note: str = ""  # why its links could not be read
@@ -67,14 +67,14 @@ def read_page(said: object, url: str, site: Site, tags: str, *, token: str) -> C
 
 
 def _as_safe(link: str, page: str) -> str:
-    """Old links to http on a page that came by https mean the same site."""
+    """Links to http on a page that was fetched by https mean the same site."""
     if page.startswith("https://") and link.startswith("http://") and host_of(link) == host_of(page):
         return f"https://{link.removeprefix('http://')}"
     return link
 
 
 def _joined(reference: str, base: str) -> str:
-    """Empty for what leads to no page: another scheme, nonsense, a kilometre of text."""
+    """The address of a reference; empty if it is not that of a page: another scheme, nonsense, a very long text."""
     if not reference or len(reference) > LONGEST:
         return ""
     try:
@@ -84,7 +84,7 @@ def _joined(reference: str, base: str) -> str:
 
 
 def _for_us(tags: str, token: str) -> list[str]:
-    """The words of X-Robots-Tag that are for everybody or for us: `otherbot: noindex, nofollow` is not."""
+    """The words of X-Robots-Tag that apply to all crawlers or to us: `otherbot: noindex, nofollow` does not."""
     kept, ours = [], True
     for part in tags.split(","):
         name, colon, rest = part.partition(":")
@@ -98,14 +98,14 @@ def _for_us(tags: str, token: str) -> list[str]:
 def _text(fields: Mapping[str, Any], key: str) -> str:
     value = fields.get(key, "")
     if not isinstance(value, str):
-        raise Corrupt("The reader of links returned something else than text.")
+        raise Corrupt("The reader of links returned a value that is not text.")
     return storable(value, " ")
 
 
 def _texts(fields: Mapping[str, Any], key: str) -> list[str]:
     value = fields.get(key, [])
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise Corrupt("The reader of links returned something else than a list.")
+        raise Corrupt("The reader of links returned a value that is not a list.")
     return [storable(each, "") for each in value]
 
 
@@ -123,7 +123,7 @@ def page_name(url: str) -> str:
 
 
 def _shown(segment: str) -> str:
-    """A segment in its letters, if those lead back to the same address."""
+    """A segment with its letters decoded, if they lead back to the same address."""
     try:
         text = unquote(segment, errors="strict")
     except UnicodeDecodeError:
@@ -141,7 +141,7 @@ def _is_good(name: str) -> bool:
 
 
 def _marked(name: str, url: str) -> str:
-    """Its beginning, a mark, and its ending, by which a reader of files knows what it is."""
+    """Its beginning, a mark, and its ending, by which its format is known."""
     mark = hashlib.sha256(url.partition("://")[2].encode()).hexdigest()[:12]
     head, _, last = name.rpartition("/")
     stem, dot, ending = last.partition("?")[0].rpartition(".")

@@ -1,6 +1,6 @@
 """Crawl politeness: robots.txt and per-host rate limiting.
 
-The whole fleet asks a host at most once per delay: one statement reserves the next time, and the job waits for it without a
+The whole fleet requests a host at most once per delay: one statement reserves the next time, and the job waits for it without a
 connection. robots.txt is read by Protego as RFC 9309 says (the group of our name, else that of `*`; the longest match wins)
 and kept with the host. 4xx means that there is none, and everything is allowed; a server that does not answer or fails allows
 nothing for now, and the engine retries the job.
@@ -24,13 +24,13 @@ from penstock.text import storable
 
 sql = statements(__file__)
 
-PATIENCE = timedelta(seconds=15)  # that a page waits for its turn; a longer wait is spent without a slot
+PATIENCE = timedelta(seconds=15)  # that a page waits in its slot; for a longer wait the job is requeued
 GOOD_FOR = timedelta(hours=24)  # robots.txt, as the standard says
 FRESH_FOR = timedelta(minutes=10)  # robots.txt, for a crawl that begins
 ROBOTS_TIMEOUT = 15.0  # seconds
 ANY_SIZE = 2**62  # bytes of robots.txt after MOST_BYTES are not read
 REMEMBERED = 64  # hosts whose rules are cached
-MOST_BYTES = 500 * 1024  # as the standard asks for at least
+MOST_BYTES = 500 * 1024  # the least that the standard asks for
 MOST_RULES = 2_000  # lines of the groups that can apply to us: each link is compared with all of them
 MOST_SITEMAPS = 20
 LONGEST_DELAY = 1_000_000.0  # seconds
@@ -46,7 +46,7 @@ class RobotsRules:
 
     @property
     def delay(self) -> float:
-        """Seconds between two requests that the site asks for."""
+        """The seconds between two requests that the site asks for."""
         return min(self.parsed.crawl_delay(self.token) or 0.0, LONGEST_DELAY)
 
     def allows(self, url: str) -> bool:
@@ -54,7 +54,7 @@ class RobotsRules:
 
 
 def read_robots(text: str, token: str, origin: str) -> RobotsRules:
-    """The rules for us, whose name is `token` in small letters."""
+    """The rules for us, whose name is `token`, in lower case."""
     parsed = Protego.parse("\n".join(_applicable(text[:MOST_BYTES].splitlines(), token)))
     return RobotsRules(parsed, token, tuple(_addresses(parsed.sitemaps, origin)))
 
@@ -83,7 +83,7 @@ def _applicable(lines: Iterable[str], token: str) -> Iterator[str]:
 
 
 def parted(urls: Iterable[str], origin: str, rules: RobotsRules) -> tuple[list[str], list[str]]:
-    """Addresses that robots.txt allows, and those that it bars; of other hosts each page asks when it is its turn."""
+    """Addresses that robots.txt allows, and those that it bars. Those of other hosts are checked when they are fetched."""
     allowed: list[str] = []
     barred: list[str] = []
     for url in urls:
@@ -111,26 +111,29 @@ class Politeness:
         self._read: OrderedDict[str, tuple[datetime, RobotsRules]] = OrderedDict()
 
     def delay(self, rules: RobotsRules) -> timedelta:
-        """Between two requests: ours, or what the site asks for if that is longer, within reason."""
+        """The delay between two requests: ours, or that of the site if it is longer, up to a limit."""
         asked = min(timedelta(seconds=rules.delay), self._chosen.longest_delay)
         return max(self._chosen.delay, asked)
 
     async def take_turn(self, ctx: Context, origin: str, rules: RobotsRules, patience: timedelta = PATIENCE) -> None:
-        """Wait until the host may be asked; RateLimited, which is not charged, when that is too long for a slot."""
+        """Wait until the host may be requested; RateLimited, which is not charged, when that is too long for a slot."""
         async with ctx.write() as tx:
             wait = await sql.take_turn.value(tx, origin=origin, delay=self.delay(rules), patience=patience)
         if wait is None:
-            raise RateLimited(f"{origin} is asked by others until then; every host has its pace.", retry_after=patience)
+            raise RateLimited(
+                f"{origin} is reserved for other requests until then: every host has its rate limit.",
+                retry_after=patience,
+            )
         if wait > timedelta(0):
             await asyncio.sleep(wait.total_seconds())
 
     async def hold_off(self, ctx: Context, origin: str, pause: timedelta) -> None:
-        """The host has asked for patience: nobody asks it before."""
+        """Let no worker request the host before the pause is over, as it has asked."""
         async with ctx.write() as tx:
             await sql.hold_off.run(tx, origin=origin, pause=pause)
 
     async def rules(self, ctx: Context, origin: str, fresh_for: timedelta = GOOD_FOR) -> RobotsRules:
-        """What robots.txt of this origin lets us do; FetchFailed while it cannot be read."""
+        """The rules of robots.txt of this origin; FetchFailed while it cannot be read."""
         kept = await self._app.database.pool.repeat(
             sql.find_robots.first, origin=origin, fresh_for=fresh_for, good_for=GOOD_FOR
         )
@@ -142,7 +145,7 @@ class Politeness:
             if kept is not None:
                 return self._parsed(origin, kept["robots_at"], kept["robots"])
             raise FetchFailed(
-                f"{str(error).rstrip('.')}: as long as robots.txt cannot be read, nothing of {origin} is asked for.",
+                f"{str(error).rstrip('.')}: as long as robots.txt cannot be read, no page of {origin} is fetched.",
                 retry_after=error.retry_after,
             ) from error
         async with ctx.write() as tx:
@@ -171,18 +174,18 @@ class Politeness:
         except TimeoutError:
             raise FetchFailed(f"{origin}/robots.txt took too long.") from None
         except FetchRefused as refused:
-            if refused.answered is None:  # not the server has said so: it may not be asked at all
+            if refused.answered is None:  # refused on our side: the address must not be requested at all
                 raise
             return ""  # 4xx: there is none
         return storable(bytes(raw[:MOST_BYTES]).decode("utf-8-sig", "replace"), "")
 
 
 async def find_next_turn(session: Session, origin: str) -> timedelta | None:
-    """How long it is until a host may be asked again; None for one that never was."""
+    """The time until a host may be requested again; None for one that never was."""
     wait: timedelta | None = await sql.find_next_turn.value(session, origin=origin)
     return wait
 
 
 async def sweep_hosts(session: Session, older: timedelta) -> None:
-    """Forget hosts that were not asked for so long."""
+    """Delete hosts that were not requested for so long."""
     await sql.sweep_hosts.run(session, older=older, most=1_000)

@@ -21,9 +21,9 @@ from penstock.settings import CrawlSettings
 from penstock.telemetry import log
 
 MOST_FILES = 20
-MOST_BYTES = 10 * 2**20  # as they come
+MOST_BYTES = 10 * 2**20  # as they are fetched
 MOST_UNPACKED = 50 * 2**20  # as the standard has it
-WAIT = timedelta(minutes=5)  # for a turn with the host: the slot is used by nothing else
+WAIT = timedelta(minutes=5)  # for a turn with the host
 
 
 class Sitemaps:

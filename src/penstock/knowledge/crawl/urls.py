@@ -1,8 +1,8 @@
-"""One spelling for one page: the canonical form of a URL, by which a crawl knows what it has seen.
+"""One spelling for one page: the canonical form of a URL, by which a crawl recognises known pages.
 
-Scheme and host in small letters and IDNA, no usual port, no dot segments, percent-encoding in one form, no fragment, the query
-sorted and without what only tracks people. Nothing is asked for here; what a server says about its own addresses (redirects,
-`rel=canonical`) comes on top of it.
+Scheme and host in lower case and IDNA, no usual port, no dot segments, percent-encoding in one form, no fragment, the query
+sorted and without tracking parameters. Nothing is fetched here; what a server declares about its addresses (redirects,
+`rel=canonical`) is applied later.
 """
 
 import re
@@ -12,9 +12,9 @@ from yarl import URL
 
 from penstock.errors import BadValue
 
-LONGEST = 2_000  # bytes: beyond that nobody has written it by hand, and an index row ends at 2,700
+LONGEST = 2_000  # bytes: an index row ends at 2,700
 USUAL_PORTS = {"http": 80, "https": 443}
-# Parameters that tell who has clicked where, and never which page it is. `x_` stands for all that begin so.
+# Tracking parameters, which never decide which page it is. `x_` stands for all that begin so.
 TRACKING = frozenset(
     ["gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "fbclid", "msclkid", "yclid", "twclid", "ttclid", "igshid",
      "li_fat_id", "mc_cid", "mc_eid", "mkt_tok", "vero_id", "_ga", "_gl", "_hsenc", "_hsmi", "srsltid", "phpsessid",
@@ -32,11 +32,11 @@ _WITHIN = {ord(char): None for char in "\t\r\n"}  # and these everywhere
 
 
 class NoPage(BadValue):
-    """A text that is no address of a web page; its sentence says why."""
+    """The text is not the address of a web page; the message has the reason."""
 
 
 def canonical(text: str, base: str = "") -> str:
-    """The canonical form of a URL, or of a reference on the page `base`; NoPage for what no page can have."""
+    """The canonical form of a URL, or of a reference on the page `base`; NoPage if it cannot be the address of a page."""
     text = text.strip(_ENDS).translate(_WITHIN)
     if len(text) > LONGEST:
         raise NoPage(f"The URL has {len(text):,} characters: use one of at most {LONGEST:,}.")
@@ -45,7 +45,7 @@ def canonical(text: str, base: str = "") -> str:
         port = parts.port
         host = parts.hostname or ""
     except ValueError:
-        raise NoPage("This is no URL: use one like https://example.org/.") from None
+        raise NoPage("This is not a URL: use one like https://example.org/.") from None
     scheme = parts.scheme.lower()
     if scheme not in USUAL_PORTS:
         raise NoPage("The URL must begin with http:// or https://.")
@@ -64,7 +64,7 @@ def canonical(text: str, base: str = "") -> str:
 
 
 def origin_of(url: str) -> str:
-    """Whose robots.txt counts for a canonical URL: `https://example.org:8443`."""
+    """The origin whose robots.txt applies to a canonical URL: `https://example.org:8443`."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
 
@@ -75,7 +75,7 @@ def host_of(url: str) -> str:
 
 
 def relatives_of(host: str) -> list[str]:
-    """A host with and without www, which are one site to everybody but the name server."""
+    """A host with and without www, which people regard as one site."""
     other = host.removeprefix("www.") if host.startswith("www.") else f"www.{host}"
     name = other.partition(":")[0]
     is_name = "." in name and not name.rpartition(".")[2].isdecimal() and "[" not in name

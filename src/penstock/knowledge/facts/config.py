@@ -13,15 +13,15 @@ from typing import Any
 
 from penstock.settings import Settings
 
-VERSION = 1  # of the prompt and of how answers are read: raise it when either asks for something else
+VERSION = 1  # of the prompt and of the validation of answers: raise it when either changes
 
 
 @dataclass(frozen=True)
 class ExtractionConfig:
-    """What is asked of which model."""
+    """The schema, prompt version, model and window size of an extraction."""
 
-    llm: str  # what the settings call it
-    model: str  # what its server calls it
+    llm: str  # its name in the settings
+    model: str  # its name on the server
     window: int
     most: int
     language: str
@@ -59,8 +59,8 @@ def _array(item: dict[str, Any]) -> dict[str, Any]:
 
 
 TEXT: dict[str, Any] = {"type": "string"}
-# The form of an answer, in the narrow part of JSON Schema that servers can guarantee. Types, lengths and numbers are no part
-# of it: one entry with a wrong type is rejected by itself (validate.py), and does not cost the others.
+# The form of an answer, in the narrow part of JSON Schema that servers can guarantee. Types, lengths and numbers are
+# left out: one entry with a wrong type is rejected by itself (validate.py), and does not affect the others.
 ANSWER = _object(
     entities=_array(_object(name=TEXT, type=TEXT)),
     facts=_array(_object(statement=TEXT, quote=TEXT, kind=TEXT, about=_array(TEXT), confidence={"type": "number"})),

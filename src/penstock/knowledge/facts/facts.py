@@ -1,6 +1,6 @@
 """Facts: each with its quote, the place of the quote in the document, and the entities that it is about; and their search.
 
-Facts are written window by window, each in a savepoint: a window that the database refuses leaves no trace, and the others
+Facts are written window by window, each in a savepoint: a window that the database refuses is undone, and the others
 stay.
 """
 
@@ -43,17 +43,17 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class ShownFact:
-    """What a document says."""
+    """A statement of a document."""
 
     id: int
     statement: str
     kind: str
-    relation: Annotated[str | None, Field(description="Of a relation, which one.")]
+    relation: Annotated[str | None, Field(description="The relation, if the fact is one.")]
     quote: Annotated[str, Field(description="The document's own words.")]
-    confidence: Annotated[float, Field(description="From 0 to 1, as the model says.")]
+    confidence: Annotated[float, Field(description="From 0 to 1, as the model rates it.")]
     document: int
     version: int
-    name: Annotated[str, Field(description="Of the document.")]
+    name: Annotated[str, Field(description="The name of the document.")]
     collection: str
     page: int
     start: Annotated[int, Field(description="Where in the page's text the quote begins.")]
@@ -66,7 +66,7 @@ class ShownFact:
 
 @dataclass
 class Batch:
-    """What one window gives: its facts, from which number on, and their vectors."""
+    """The facts of one window, their first position, and their vectors."""
 
     window: int
     first: int
@@ -75,7 +75,7 @@ class Batch:
 
 
 async def stage(tx: Session, source: FactSource, extraction: int, batches: Iterable[Batch]) -> dict[int, str]:
-    """Write facts, mentions and vectors; the windows that could not be written, with the reason."""
+    """Write facts, mentions and vectors; the windows that could not be written, with their reasons."""
     refused: dict[int, str] = {}
     likeness = RowVectors("facts", source.embedder)
     for batch in batches:
@@ -93,7 +93,7 @@ async def stage(tx: Session, source: FactSource, extraction: int, batches: Itera
 
 
 async def _write(tx: Session, source: FactSource, extraction: int, batch: Batch) -> list[int]:
-    """The numbers of the facts, in their order."""
+    """The ids of the facts, in their order."""
     facts = batch.facts
     rows = await sql.write_facts(
         tx,
@@ -131,13 +131,13 @@ async def _write(tx: Session, source: FactSource, extraction: int, batch: Batch)
 
 
 async def list_facts(session: Session, document: int, *, after: int = 0, most: int = 100) -> list[ShownFact]:
-    """Of a document, by their numbers."""
+    """The facts of a document, by id."""
     rows = await sql.list_facts(session, document=document, after=after, most=most)
     return await read_facts(session, rows)
 
 
 async def read_facts(session: Session, rows: Sequence[Record]) -> list[ShownFact]:
-    """Rows of the fragment `shown`, with what they mention."""
+    """Facts from rows of the fragment `shown`, with their mentions."""
     mentions = await mentions_of(session, [row["id"] for row in rows])
     return [read_fact(row, mentions.get(row["id"], [])) for row in rows]
 
@@ -159,7 +159,7 @@ def read_fact(row: Mapping[str, Any] | Record, mentions: Sequence[Mention]) -> S
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, where, and which part of the answer."""
+    """A question, its collections, and the page of the answer."""
 
     text: str
     collections: Sequence[CollectionRef]
@@ -191,7 +191,7 @@ async def find_facts(database: Database, models: "ModelOpener", question: Questi
     if question.collections and question.text.strip():
         numbers = [each.id for each in question.collections]
         names = await database.pool.repeat(sql.models_of, collections=numbers)
-        # A model that is not here any more is left out: words still find the facts.
+        # A model that cannot be opened any more is left out: words still find the facts.
         asked = await embed_question(models, question.text, [row["embedder"] for row in names], skip_missing=True)
         async with snapshot_transaction(database, SEARCH.depth) as tx:
             ranking = await _rank(tx, question, asked)
@@ -225,19 +225,19 @@ async def _show(tx: Session, ranking: Ranking) -> list[FactHit]:
     return [
         FactHit(
             **{each.name: getattr(fact, each.name) for each in fields(fact)},
-            passage=_trim(row["before"], row["quote"], row["behind"]),
+            passage=_trim(row["before"], row["quote"], row["after"]),
             score=round(scores[row["place"] - 1], 6),
         )
         for row, fact in zip(rows, facts, strict=True)
     ]
 
 
-def _trim(before: str, quote: str, behind: str) -> str:
-    """Whole sentences around the quote, or whole words where those are long."""
+def _trim(before: str, quote: str, after: str) -> str:
+    """The quote with whole sentences around it, or whole words where those are long."""
     if len(before) >= AROUND:
         start = min((place for end in ENDS if (place := before.find(end)) >= 0), default=before.find(" "))
         before = before[start + 1 :]
-    if len(behind) >= AROUND:
-        stop = max(max(behind.rfind(end) for end in ENDS) + 1, 0) or max(behind.rfind(" "), 0)
-        behind = behind[:stop]
-    return f"{before.lstrip()}{quote}{behind.rstrip()}"
+    if len(after) >= AROUND:
+        stop = max(max(after.rfind(end) for end in ENDS) + 1, 0) or max(after.rfind(" "), 0)
+        after = after[:stop]
+    return f"{before.lstrip()}{quote}{after.rstrip()}"

@@ -11,7 +11,7 @@ order by given.place
 returning id
 
 -- name: write_mentions
--- An entity that is there keeps the name by which it came first.
+-- An entity that exists keeps its first name.
 with given as (
   select * from unnest(:facts::bigint[], :types::text[], :keys::text[], :names::text[], :roles::text[])
     with ordinality as given(fact_id, type, key, name, role, place)
@@ -44,13 +44,13 @@ where mention.fact_id = any (:facts::bigint[])
 order by mention.fact_id, mention.role, entity.id
 
 -- name: models_of
--- By which the facts of these collections have vectors.
+-- The models by which facts of these collections have vectors.
 select distinct embedder from penstock.extractions
 where collection_id = any (:collections::int[]) and state = 'current' order by embedder
 
 -- name: by_words
 -- A fact needs one word of the question. Each collection is asked in its own language; their scores are alike enough to be mixed.
--- The best are chosen before it is looked which of them can be found: few are hidden, and a common word is in most.
+-- The best are chosen before the hidden ones are removed: few are hidden, and a common word is in most.
 with asked as materialized (  -- once, and not for each fact
   select given.collection_id,
     replace(plainto_tsquery(penstock.text_language(given.language), :question::text)::text, '&', '|')::tsquery as query
@@ -74,7 +74,7 @@ where fact.id = any (:ids::bigint[])
 -- name: show_hits
 select asked.place, shown.*,
   substr(page.text, greatest(shown.start - :around::int, 0) + 1, least(shown.start, :around::int)) as before,
-  substr(page.text, shown.stop + 1, :around::int) as behind
+  substr(page.text, shown.stop + 1, :around::int) as after
 from unnest(:ids::bigint[]) with ordinality as asked(id, place)
 cross join lateral (
   -- include: facts.sql shown

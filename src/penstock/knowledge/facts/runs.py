@@ -36,7 +36,7 @@ class FactSource:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model has said about a window."""
+    """The answer of the model about a window."""
 
     window: int
     answer: Mapping[str, Any]
@@ -47,7 +47,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """Of an extraction that is published."""
+    """The counts of an extraction that is published."""
 
     windows: int
     answered: int
@@ -61,16 +61,16 @@ class RunCounts:
 
 @dataclass(frozen=True, slots=True)
 class ExtractionStatus:
-    """How far a collection is, by the present schema and model."""
+    """The progress of a collection, by the present schema and model."""
 
-    documents: Annotated[int, Field(description="Documents that search sees.")]
-    extracted: Annotated[int, Field(description="Of them, those that were read.")]
-    partial: Annotated[int, Field(description="Of those, those with parts that have no answer.")]
+    documents: Annotated[int, Field(description="Documents that are live.")]
+    extracted: Annotated[int, Field(description="Documents whose facts were extracted.")]
+    partial: Annotated[int, Field(description="Documents that were read only in part.")]
     windows: Annotated[int, Field(description="Parts of documents that were read.")]
     facts: int
-    rejected: Annotated[int, Field(description="What the model said and was not taken: no quote, no known type, …")]
+    rejected: Annotated[int, Field(description="Entries of answers that were rejected: no quote, unknown type, …")]
     cost: float
-    keeps: Annotated[bool, Field(description="Whether new versions are read without being asked for.")]
+    keeps: Annotated[bool, Field(description="Whether facts of new versions are extracted automatically.")]
 
     def answer(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,7 +80,7 @@ class ExtractionStatus:
 
 
 async def find_source(session: Session, document: int, version: int) -> FactSource | None:
-    """None when search does not see this version, or not any more."""
+    """The source of facts of a version; None when it is not live."""
     row = await sql.find_source.first(session, document=document, version=version)
     return None if row is None else FactSource(**row)
 
@@ -92,7 +92,7 @@ async def list_pages(session: Session, version: int, *, after: int, most: int) -
 
 
 async def read_windows(session: Session, version: int, windows: Sequence[Window]) -> list[list[PageExcerpt]]:
-    """The texts of windows, in one statement; what stood on a page that is gone is left out."""
+    """The texts of windows, in one statement; text of a page that was deleted is left out."""
     spans = [span for window in windows for span in window]
     rows = await sql.read_spans(
         session,
@@ -117,14 +117,16 @@ async def answered_windows(session: Session, version: int, config: str) -> set[i
 
 
 async def keep_answer(tx: Session, source: FactSource, config: str, answer: Answer) -> None:
-    """Once for each window; nothing for a version that search does not see any more."""
+    """Keep the answer, once for each window; nothing for a version that is not live any more."""
     await sql.keep_answer.run(
         tx,
         document=source.document,
         version=source.version,
         config=config,
         ordinal=answer.window,
-        answer=json.dumps(answer.answer),  # ASCII: NUL and halves of characters stay escapes, which `json` takes
+        answer=json.dumps(
+            answer.answer
+        ),  # ASCII: NUL and halves of characters stay escapes, which the type json accepts
         tokens_in=answer.tokens_in,
         tokens_out=answer.tokens_out,
         cost=answer.cost,
@@ -150,7 +152,7 @@ async def forget_answers(tx: Session, version: int, config: str) -> None:
 
 
 async def begin(tx: Session, source: FactSource, config: str, llm: str, job: int) -> int | None:
-    """A new extraction that nobody sees; what an earlier try of this job has staged is old. None: the version is gone."""
+    """Begin an extraction, which is not visible yet; what an earlier attempt has staged is old. None: the version is gone."""
     await hold_entities(tx, source.collection)
     await sql.leave_staged.run(tx, document=source.document)
     number: int | None = await sql.begin.value(
@@ -160,7 +162,7 @@ async def begin(tx: Session, source: FactSource, config: str, llm: str, job: int
 
 
 async def hold(tx: Session, source: FactSource, extraction: int) -> bool:
-    """At the beginning of each batch. False: the version is gone, and so is the extraction, or will be."""
+    """Lock the extraction at the beginning of a batch. False: the version is gone, and the extraction with it."""
     await hold_entities(tx, source.collection)
     return bool(await sql.hold.value(tx, extraction=extraction, document=source.document, version=source.version))
 
@@ -171,13 +173,13 @@ async def hold_entities(tx: Session, collection: int) -> None:
 
 
 async def standing_gaps(session: Session, source: FactSource) -> int | None:
-    """How many windows the current extraction of this version lacks; None if there is no such extraction."""
+    """The number of windows that the current extraction of this version lacks; None without such an extraction."""
     gaps: int | None = await sql.standing_gaps.value(session, document=source.document, version=source.version)
     return gaps
 
 
 async def publish(tx: Session, source: FactSource, extraction: int, counts: RunCounts) -> bool:
-    """staged -> current, and what was current is old. False: the version is gone, and nothing has changed."""
+    """staged -> current, and the one before is old. False: the version is gone, and nothing has changed."""
     if not await sql.hold_live.value(tx, document=source.document, version=source.version):
         return False
     await sql.retire.run(tx, document=source.document)
@@ -192,12 +194,12 @@ async def publish(tx: Session, source: FactSource, extraction: int, counts: RunC
 async def list_wanted(
     session: Session, collection: int, config: str, *, every: bool = False, after: int = 0, most: int = 500
 ) -> list[Record]:
-    """Versions (document, version) that search sees and that were not read by this config, or have gaps; or `every` one."""
+    """Live versions (document, version) that were not read by this config, or only in part; or `every` one."""
     return await sql.list_wanted(session, collection=collection, config=config, every=every, after=after, most=most)
 
 
 async def list_unasked(session: Session, config: str, *, most: int = 500) -> list[Record]:
-    """Versions of collections that keep facts by themselves, of which no extraction has begun."""
+    """Versions of collections that keep facts automatically, of which no extraction has begun."""
     return await sql.list_unasked(session, config=config, most=most)
 
 
@@ -206,7 +208,7 @@ async def keep_facts(session: Session, collection: int, *, keeps: bool) -> None:
 
 
 async def show_status(session: Session, collection: Collection, config: str | None) -> ExtractionStatus:
-    """By this config; None: by whichever it was read."""
+    """The status by this config; None: by any config."""
     row = await sql.show_status.first(session, collection=collection.id, config=config)
     return ExtractionStatus(**row) if row is not None else ExtractionStatus(0, 0, 0, 0, 0, 0, 0.0, keeps=False)
 

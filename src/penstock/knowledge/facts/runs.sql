@@ -38,7 +38,7 @@ delete from penstock.extraction_windows where version_id = :version and config =
 select penstock.hold_entities(:collection)
 
 -- name: leave_staged
--- staged -> old: only one job reads a document at a time, so it is of one that was killed.
+-- staged -> old: only one job reads a document at a time, so the row is of a job that was killed.
 update penstock.extractions set state = 'old' where document_id = :document and state = 'staged'
 
 -- name: begin
@@ -49,14 +49,14 @@ from penstock.documents as document where document.id = :document and document.l
 returning id
 
 -- name: hold
--- Who removes the version waits until this batch is written, and removes it, too.
+-- A removal of the version waits until this batch is written, and removes it, too.
 select extraction.id from penstock.extractions as extraction
 join penstock.documents as document on document.id = extraction.document_id and document.live_id = extraction.version_id
 where extraction.id = :extraction and extraction.state = 'staged' and document.id = :document and document.live_id = :version::bigint
 for key share of extraction
 
 -- name: hold_live
--- Who deletes the document or makes another version live waits for our commit, or we see what they have done.
+-- A transaction that deletes the document or makes another version live waits for our commit, or its result is visible here.
 select id from penstock.documents where id = :document and live_id = :version::bigint for share
 
 -- name: standing_gaps
@@ -88,7 +88,7 @@ where document.collection_id = :collection and document.id > :after and document
 order by document.id limit :most
 
 -- name: list_unasked
--- New versions of collections that keep facts. One whose job is dead holds its key, and is left to who redrives it.
+-- New versions of collections that keep facts. A dead job holds the key of its version until it is redriven.
 select document.id as document, document.live_id as version, collection.tenant, collection.name as collection
 from penstock.collections as collection
 join penstock.documents as document on document.collection_id = collection.id and document.live_id is not null
@@ -119,7 +119,7 @@ where collection.id = :collection
 group by collection.id
 
 -- name: list_old
--- Also what a try has staged whose job is over or dead: another one begins anew.
+-- Also extractions that are staged and whose job has ended or is dead: another attempt begins again.
 select extraction.id, extraction.collection_id from penstock.extractions as extraction
 where extraction.state = 'old' or extraction.state = 'staged' and not exists (
   select from penstock.jobs as job where job.id = extraction.job_id and job.state <> 'dead'
@@ -136,8 +136,8 @@ with batch as (
 select count(*)::int from batch
 
 -- name: forget_extraction
--- With the answers that it was made of, when another config is current and nobody is about to use them. Those of a version that
--- nobody will see again go with its pages (documents/deletion/purge.sql).
+-- With its answers, when another config is current and no job is about to use them. Those of a removed version are deleted with
+-- its pages (documents/deletion/purge.sql).
 with gone as (
   delete from penstock.extractions where id = :extraction and state <> 'current' returning version_id, config
 )

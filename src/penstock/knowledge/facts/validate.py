@@ -1,7 +1,7 @@
 """Validation of a language model's answer: facts are kept whose quote occurs in the text and whose types are in the schema.
 
-The rest is counted by reason. Each entry is judged by itself, so that a wrong one does not cost the others. A quote is compared
-without regard to case, spaces, hyphens and forms of quotation marks, but only as whole words.
+The rest is counted by reason. Each entry is validated by itself, so that a wrong one does not affect the others. A quote is
+compared without regard to case, spaces, hyphens and forms of quotation marks, but only as whole words.
 """
 
 import math
@@ -30,7 +30,7 @@ ABOUT_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a quote stands in the text of a page, and how it reads there."""
+    """The place of a quote in the text of a page, and its text there."""
 
     page: int
     start: int
@@ -45,47 +45,47 @@ class PageExcerpt:
     text: str
 
     def find(self, quote: str) -> Place | None:
-        return self._at(*_find_exactly(self.text, quote)) or self._find_folded(quote)
+        return self._at(*_find_exactly(self.text, quote)) or self._find_normalized(quote)
 
-    def _find_folded(self, quote: str) -> Place | None:
-        folded, places = self._folded
-        wanted, _ = fold(quote)
-        found = folded.find(wanted) if wanted else -1
+    def _find_normalized(self, quote: str) -> Place | None:
+        plain, places = self._normalized
+        wanted, _ = normalized(quote)
+        found = plain.find(wanted) if wanted else -1
         while found >= 0:
             start, stop = places[found], places[found + len(wanted) - 1] + 1
             if _is_whole(self.text, start, stop):
                 return self._at(start, stop)
-            found = folded.find(wanted, found + 1)
+            found = plain.find(wanted, found + 1)
         return None
 
     def _at(self, start: int, stop: int) -> Place | None:
         return Place(self.page, self.start + start, self.start + stop, self.text[start:stop]) if stop > start else None
 
     @cached_property
-    def _folded(self) -> tuple[str, list[int]]:
-        return fold(self.text)
+    def _normalized(self) -> tuple[str, list[int]]:
+        return normalized(self.text)
 
 
 def find_quote(passages: Sequence[PageExcerpt], quote: str) -> Place | None:
-    """The first place where it stands; None if it is nowhere, or too short to mean a place."""
+    """The first place of a quote; None if it occurs nowhere, or is too short to identify a place."""
     quote = quote.strip(AROUND)
     if len(quote) > LONGEST or sum(char.isalnum() for char in quote) < LEAST:
         return None
     return next((place for passage in passages if (place := passage.find(quote)) is not None), None)
 
 
-def fold(text: str) -> tuple[str, list[int]]:
-    """The text without what may differ, and where each of its characters came from."""
-    folded: list[str] = []
+def normalized(text: str) -> tuple[str, list[int]]:
+    """The text without differences that do not matter, and the place of each of its characters in the original."""
+    plain: list[str] = []
     places: list[int] = []
     for index, char in enumerate(text):
         for part in unicodedata.normalize("NFKD", char).casefold():
             sign = MARKS.get(part, part)
             if sign.isspace() or sign in DROPPED or unicodedata.category(sign) in {"Cc", "Cf"}:
                 continue
-            folded.append(sign)
+            plain.append(sign)
             places.append(index)
-    return "".join(folded), places
+    return "".join(plain), places
 
 
 def _find_exactly(text: str, quote: str) -> tuple[int, int]:
@@ -109,24 +109,24 @@ def _joined(one: str, other: str) -> bool:
     return one.isalnum() and other.isalnum() and ord(one) < SPACELESS and ord(other) < SPACELESS
 
 
-# Reasons for which something is not taken, as they are counted.
+# Reasons to reject an entry, as they are counted.
 REASONS = {
-    "quote": "its quote does not stand in the text, or is too short to mean a place",
-    "empty": "it says nothing",
+    "quote": "its quote does not occur in the text, or is too short to identify a place",
+    "empty": "it is empty",
     "long": "a statement of more than 1,000 characters, or a name of more than 200",
-    "confidence": "its confidence is no number from 0 to 1",
+    "confidence": "its confidence is not a number from 0 to 1",
     "type": "an entity of a type that the schema does not have",
     "kind": "a fact of a kind that the schema does not have",
     "relation": "a relation that the schema does not have",
-    "name": "an entity whose name does not stand in the text",
-    "entity": "a relation of something that is not among the entities",
+    "name": "an entity whose name does not occur in the text",
+    "entity": "a relation of a thing that is not among the entities",
     "many": "more than `knowledge.facts` of a window",
-    "twice": "the same was said of the same place before",
-    "unwritable": "the database does not take it",
+    "twice": "the same statement about the same place",
+    "unwritable": "the database refuses it",
 }
 
 rejections = counter(
-    "penstock_facts_rejected", "Facts, relations and entities of models that were not taken", ("reason",)
+    "penstock_facts_rejected", "Facts, relations and entities of models that were rejected", ("reason",)
 )
 
 
@@ -141,7 +141,7 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What was said, where it stands, and what it is about: (thing, role)."""
+    """A statement, the place of its quote, and what it is about: (thing, role)."""
 
     statement: str
     place: Place
@@ -151,9 +151,9 @@ class Fact:
     relation: str | None = None
 
     @property
-    def sameness(self) -> tuple[Any, ...]:
-        """Two with the same say the same of the same place."""
-        return self.place.page, self.place.start, self.place.stop, self.relation, fold(self.statement)[0]
+    def identity(self) -> tuple[Any, ...]:
+        """Equal for the same statement about the same place."""
+        return self.place.page, self.place.start, self.place.stop, self.relation, normalized(self.statement)[0]
 
 
 @dataclass
@@ -165,7 +165,7 @@ class ValidatedAnswer:
 def read_answer(
     answer: Mapping[str, Any], passages: Sequence[PageExcerpt], config: ExtractionConfig
 ) -> ValidatedAnswer:
-    """Of an answer that has the form `ANSWER`."""
+    """Validate an answer that has the form `ANSWER`."""
     reading = ValidatedAnswer()
     things = _things(answer["entities"], passages, config, reading.rejected)
     for entry in _most(answer["facts"], config.most, reading.rejected):
@@ -191,9 +191,9 @@ def _most(entries: list[Any], most: int, rejected: Counter[str]) -> Iterable[Any
 def _things(
     entries: list[Any], passages: Sequence[PageExcerpt], config: ExtractionConfig, rejected: Counter[str]
 ) -> dict[str, Thing]:
-    """By key. Of one name with two types, the first one counts."""
+    """Entities by key. Of one name with two types, the first one counts."""
     things: dict[str, Thing] = {}
-    texts = [fold(passage.text)[0] for passage in passages]
+    texts = [normalized(passage.text)[0] for passage in passages]
     for entry in _most(entries, ENTITIES_MAX, rejected):
         name, kind = clean(entry["name"]), entry["type"].strip().casefold()
         key = key_of(name)
@@ -203,7 +203,7 @@ def _things(
             rejected["long"] += 1
         elif kind not in config.entities:
             rejected["type"] += 1
-        elif not any(fold(name)[0] in text for text in texts):
+        elif not any(normalized(name)[0] in text for text in texts):
             rejected["name"] += 1
         else:
             things.setdefault(key, Thing(name, kind, key))
@@ -218,7 +218,7 @@ def _fact(
         return "kind"
     about = dict.fromkeys(key_of(name) for name in entry["about"][:ABOUT_MAX])
     mentioned = [(things[key], "about") for key in about if key in things]
-    return _judged(entry["statement"], entry, passages, kind, mentioned)
+    return _checked(entry["statement"], entry, passages, kind, mentioned)
 
 
 def _relation(
@@ -231,10 +231,10 @@ def _relation(
     if one is None or other is None:
         return "entity"
     statement = f"{one.name} {relation.replace('_', ' ')} {other.name}"
-    return _judged(statement, entry, passages, "relation", [(one, "from"), (other, "to")], relation=relation)
+    return _checked(statement, entry, passages, "relation", [(one, "from"), (other, "to")], relation=relation)
 
 
-def _judged(
+def _checked(
     statement: str,
     entry: Mapping[str, Any],
     passages: Sequence[PageExcerpt],
@@ -255,6 +255,6 @@ def _judged(
 
 
 def clean(text: str) -> str:
-    """On one line, without what cannot be kept or shown: control characters, NUL, halves of characters."""
+    """The text on one line, without characters that cannot be stored or shown."""
     whole = text.encode("utf-8", "ignore").decode()
     return " ".join("".join(char if char.isprintable() else " " for char in whole).split())

@@ -1,4 +1,4 @@
--- Which facts can be found, in one place: those of the current extraction of a document whose version is the one that search sees.
+-- The facts that can be found: those of the current extraction of a live version.
 
 -- name: visible
 join penstock.extractions as extraction on extraction.id = fact.extraction_id and extraction.state = 'current'

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-# Where a long page is cut: the last of the first of these that is in the second half of the room.
+# Where a long page is cut: at the last occurrence, in the second half of the window, of the first mark that occurs there.
 BREAKS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"(?<=[.!?。])\s"), re.compile(r"\s"))
 
 
 @dataclass(frozen=True, slots=True)
 class PageSpan:
-    """From and before which character of a page."""
+    """A part of a page, from `start` to before `stop`."""
 
     page: int
     start: int
@@ -24,7 +24,7 @@ Window = list[PageSpan]
 
 
 class Cutter:
-    """Takes pages in their order, and gives windows; pages need not be in memory together."""
+    """Cuts pages into windows; pages need not be in memory together."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -32,7 +32,7 @@ class Cutter:
         self._room = size
 
     def add(self, pages: Iterable[tuple[int, str]]) -> list[Window]:
-        """Windows that are full."""
+        """Add pages, and return the windows that are full."""
         full = []
         for number, text in pages:
             for start, stop in _pieces(text, self._size):
@@ -43,7 +43,7 @@ class Cutter:
         return full
 
     def rest(self) -> list[Window]:
-        """The last one."""
+        """The last window."""
         return [self._take()] if self._open else []
 
     def _take(self) -> Window:
@@ -52,7 +52,7 @@ class Cutter:
 
 
 def _pieces(text: str, size: int) -> Iterator[tuple[int, int]]:
-    """Of a page, each no longer than the size; blank ones are left out."""
+    """Parts of a page, each no longer than the size; blank ones are left out."""
     start = 0
     while start < len(text):
         stop = len(text) if len(text) - start <= size else _cut(text, start, start + size)

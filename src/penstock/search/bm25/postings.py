@@ -73,7 +73,7 @@ def without(entries: "NDArray[np.void]", versions: "NDArray[np.int64]") -> "NDAr
 
 
 def only(keys: "NDArray[np.int64]", versions: "NDArray[np.int64]") -> "NDArray[np.bool_]":
-    """Which of the keys are of these versions."""
+    """A mask of the keys that are of these versions."""
     import numpy as np
 
     return np.isin(keys >> ORDINAL_BITS, versions)

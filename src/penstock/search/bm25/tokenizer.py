@@ -80,7 +80,7 @@ class Vocabulary:
                     yield Word(character + following, place, place + 2)
 
     def places(self, text: str, terms: Collection[str]) -> Iterator[tuple[int, int]]:
-        """Where these terms stand, in order; pairs of characters may overlap."""
+        """The places of these terms, in order; pairs of characters may overlap."""
         pattern = _pattern(text)
         # Stems begin as their words do, so that most words need no stemming.
         begins = {term[0] for term in terms}

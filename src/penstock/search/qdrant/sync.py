@@ -116,7 +116,7 @@ def runs_of(version: int, ordinals: Sequence[int], *, most: int) -> Iterator[Chu
 
 
 def only_live(keys: "NDArray[np.int64]", live: dict[int, int], allowed: Sequence[int] | None) -> "NDArray[np.bool_]":
-    """Which of these chunks are live and pass the filters."""
+    """A mask of the chunks that are live and pass the filters."""
     import numpy as np
 
     passed = None if allowed is None else set(allowed)
@@ -215,11 +215,11 @@ class QdrantDiff:
             if following is None or (isinstance(following, str) and len(seen) >= FOREIGN):
                 return seen, None
             if isinstance(following, int) and isinstance(seen[0].key, int):
-                behind = split_key(following)[0]
-                if behind > split_key(seen[0].key)[0]:
-                    return [each for each in seen if isinstance(each.key, int) and split_key(each.key)[0] < behind], (
-                        behind - 1
-                    )
+                next_version = split_key(following)[0]
+                if next_version > split_key(seen[0].key)[0]:
+                    return [
+                        each for each in seen if isinstance(each.key, int) and split_key(each.key)[0] < next_version
+                    ], (next_version - 1)
             start = following
 
     def _compare_page(
