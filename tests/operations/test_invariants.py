@@ -93,7 +93,7 @@ BROKEN: dict[str, tuple[list[str], str]] = {
         "0 ended tries and the number 3",
     ),
     "past_attempts_are_counted": ([PAST.format(3, TRY.format("done"))], "1 ended tries and the number 3"),
-    "only_the_last_attempt_counts": ([PAST.format(1, TRY.format("lost"))], "its tries say: 1 lost"),
+    "only_the_last_attempt_counts": ([PAST.format(1, TRY.format("lost"))], "its tries are: 1 lost"),
     "unique_job_has_its_key": ([LANE, JOB.format("unique_key", "'ready', 0, '{}', 'ada'")], "without its key ada"),
     "key_has_its_job": (["insert into penstock.job_keys (key, job_id) values ('ada', 404)"], "held by job 404"),
     "children_are_counted": (
