@@ -377,7 +377,7 @@ async def test_a_source_in_trouble_and_one_that_nobody_reads(application: Applic
         "update penstock.jobs set args = json_build_object('message', (select id from penstock.inbox))"
     )
     full = (await told())["source-full"]
-    assert "is not read further, because its inbox is full: 1 message waits" in full.sentence
+    assert "is not read further: 1 message waits" in full.sentence
     assert late.command == full.command == "penstock worker"
     worker = await obey(application, full)
     assert worker is not None

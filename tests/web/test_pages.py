@@ -42,7 +42,7 @@ async def test_pages_of_an_empty_penstock(api: Api) -> None:
         seen = check(await get(api, path))
         assert "Penstock" in seen.text, path
     assert "No document yet" in check(await get(api, "/documents")).text
-    assert "No worker is alive" in check(await get(api, "/")).text
+    assert "No worker is running" in check(await get(api, "/")).text
 
 
 async def test_pages_of_documents_whose_names_are_html(api: Api) -> None:

@@ -86,7 +86,7 @@ ROUTES = [
     fleet("POST", "/api/dead/discard", "admin", "/api/dead/discard", json={"kind": "none", "reason": "x"}),
     fleet("POST", "/api/pauses", "admin", "/api/pauses", json={"what": "kind", "name": "tidy_documents"}),
     fleet("DELETE", "/api/pauses/{what}/{name}", "admin", "/api/pauses/kind/tidy_documents"),
-    fleet("POST", "/api/findings/{finding}/acknowledge", "admin", "/api/findings/none/acknowledge"),
+    fleet("POST", "/api/findings/{finding}/acknowledge", "admin", "/api/findings/no-worker/acknowledge"),
     fleet("POST", "/api/limits/{limit}/close", "admin", "/api/limits/ocr/close"),
     fleet("POST", "/api/schedules/{schedule}/run", "admin", "/api/schedules/tidy-documents/run"),
     fleet("POST", "/api/schedules/{schedule}/pause", "admin", "/api/schedules/tidy-documents/pause"),

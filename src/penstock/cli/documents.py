@@ -218,7 +218,7 @@ def cancel(references: References, as_json: Json = False) -> None:
 
 @app.command()
 def dismiss(references: References, as_json: Json = False) -> None:
-    """Take documents that could not be read off the list of `status` and `doctor`. They stay failed."""
+    """Dismiss documents that could not be read. They stay failed."""
     _change(references, dismiss_document, "dismissed", as_json=as_json)
 
 

@@ -40,7 +40,7 @@ def status(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the counts of documents, jobs and workers, and urgent problems."""
+    """Show documents, jobs, workers and urgent problems."""
     from penstock.operations import read_status
 
     async def look(penstock: Penstock) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def acknowledge_finding(
     lasting: Annotated[str, typer.Option("--for", help="How long it is acknowledged, unless it changes.")] = "24h",
     as_json: Json = False,
 ) -> None:
-    """Acknowledge a finding: `doctor` and `status` do not count it as a problem until it changes or the time is over."""
+    """Acknowledge a finding until it changes, or until --for is over."""
     from penstock.operations import acknowledge, examine
 
     time = duration("--for", lasting)

@@ -201,7 +201,7 @@ class RequestTimes:
         async def send_measured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 route = scope.get("route")
-                where = "other" if route is None else route.path  # not the path: there is no end of those
+                where = "other" if route is None else route.path  # not the path: names of documents are in it
                 method = scope["method"] if scope["method"] in METHODS else "other"
                 status = f"{message['status'] // 100}xx"
                 request_seconds.labels(where, method, status).observe(time.monotonic() - began)

@@ -163,7 +163,7 @@ async def _examine_schema(session: Session) -> list[Finding]:
         missing = listed(known[found:])
         said = f"The database is at schema {found}, and this Penstock needs {len(known)}: {missing} is missing."
         return [Finding("schema-behind", said, "penstock db migrate", evidence)]
-    if found > len(known) + 1:  # one step newer is what a rolling deploy looks like
+    if found > len(known) + 1:  # one step newer is a rolling deploy
         said = (
             f"The database is at schema {found}, and this Penstock knows {len(known)}: a newer release has migrated it."
         )

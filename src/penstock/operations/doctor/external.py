@@ -33,11 +33,11 @@ async def examine_sources(session: Session, settings: Settings) -> list[Finding]
 
 
 def _examine(row: Record, settings: Settings) -> Finding | None:
-    told = tell_source(f"The source {row['name']}", dict(row), settings.sources.get(row["name"]))
-    if told.because not in NAMES:
+    state = tell_source(f"The source {row['name']}", dict(row), settings.sources.get(row["name"]))
+    if state.because not in NAMES:
         return None
-    command = f"penstock sources check {row['name']}" if told.because == "trouble" else WORKER
-    return Finding(NAMES[told.because], told.sentence, command, dict(row), subject=row["name"])
+    command = f"penstock sources check {row['name']}" if state.because == "trouble" else WORKER
+    return Finding(NAMES[state.because], state.sentence, command, dict(row), subject=row["name"])
 
 
 def _examine_unread(settings: Settings, known: dict[str, Record]) -> list[Finding]:
