@@ -22,14 +22,14 @@ class Alert:
 
     name: str
     expression: str
-    lasting: str  # for so long before somebody is told
-    severity: str  # critical: nothing goes on, or something impossible has happened; warning: look at it today
+    lasting: str  # how long the expression holds before operators are alerted
+    severity: str  # critical: nothing runs, or something impossible has happened; warning: check it today
     summary: str  # with what Prometheus puts into braces
     advice: str
 
 
 def fleet(metric: MetricDescription, *labels: str, where: str = "") -> str:
-    """A gauge of the fleet: once, however many processes tell it."""
+    """A gauge of the fleet: once, however many processes report it."""
     by = f" by ({', '.join(labels)})" if labels else ""
     return f"max{by} ({metric.name}{{{where}}})" if where else f"max{by} ({metric.name})"
 
@@ -63,25 +63,25 @@ def _work_stops() -> Iterator[Alert]:
         f"absent({metrics.WORKERS.name})",
         "5m",
         "critical",
-        "No process of Penstock tells the gauges of the fleet.",
-        "Either no process answers the scraper, or the database does not answer them: ask `/health/ready` of the API.",
+        "No process of Penstock reports the gauges of the fleet.",
+        "Either no process answers the scraper, or the database does not answer them: see `/health/ready` of the API.",
     )
     yield Alert(
         "PenstockNoWorker",
         f"{fleet(metrics.WORKERS)} == 0",
         "1m",
         "critical",
-        "No worker is alive: nothing that is enqueued will run.",
-        "Start one with `penstock worker`. If there should be one, its log says why it ended.",
+        "No worker is running: nothing that is enqueued will run.",
+        "Start one with `penstock worker`. If there should be one, its log shows why it ended.",
     )
     yield Alert(
         "PenstockUnservedKind",
         f"{fleet(metrics.UNSERVED, 'queue', 'kind')} > 0",
         "2m",
         "critical",
-        "{{ $value }} ready jobs of the kind {{ $labels.kind }} (queue {{ $labels.queue }}) wait, and no live "
+        "{{ $value }} ready jobs of the kind {{ $labels.kind }} (queue {{ $labels.queue }}) wait, and no running "
         "worker serves them.",
-        "Start a worker for that queue and kind; `penstock fleet` lists who serves what.",
+        "Start a worker for that queue and kind; `penstock fleet` lists the queues and kinds of each worker.",
     )
     yield Alert(
         "PenstockWorkersRestart",
@@ -89,20 +89,18 @@ def _work_stops() -> Iterator[Alert]:
         "0m",
         "warning",
         "{{ $value }} workers were lost within an hour: their processes ended, or their leases.",
-        "`penstock fleet` lists them with the reason. For want of memory: lower `extraction.memory` or the "
-        "slots. Look for a document "
-        "that takes its worker with it: `penstock dead list`.",
+        "`penstock fleet` lists them with the reason. If they ran out of memory, lower `extraction.memory` or the slots. "
+        "`penstock dead list` shows documents that crash their workers.",
     )
     yield Alert(
         "PenstockLeasesExpire",
         f"{_workers('lease_ended')} / ({fleet(metrics.WORKERS)} + {_workers('left|process_ended|lease_ended')}) > 0.05",
         "0m",
         "warning",
-        "{{ $value | humanizePercentage }} of the workers of the last hour lost their lease: they could not say "
-        "that they live.",
-        "A handler that blocks the event loop, a frozen machine, or a network that drops connections: see the "
-        "log of the worker "
-        "that `penstock fleet` names.",
+        "{{ $value | humanizePercentage }} of the workers of the last hour lost their lease: their heartbeats did not "
+        "arrive.",
+        "A handler that blocks the event loop, a frozen machine, or a network that drops connections: see the log of the "
+        "worker that `penstock fleet` names.",
     )
 
 
@@ -113,25 +111,24 @@ def _work_fails() -> Iterator[Alert]:
         "5m",
         "warning",
         "{{ $value | humanizePercentage }} of the documents that ended within an hour have failed.",
-        "`penstock status` groups them by cause; `penstock why ID` tells about one. When it is mended: `penstock "
-        "dead redrive`.",
+        "`penstock status` lists those that could not be read: replace or dismiss them. `penstock dead list` groups the "
+        "others by cause. When it is fixed: `penstock dead redrive`.",
     )
     yield Alert(
         "PenstockDocumentsPartial",
         f"{PARTIAL} / ({READY} + {PARTIAL}) > 0.1",
         "15m",
         "warning",
-        "{{ $value | humanizePercentage }} of the documents that became ready within an hour have gaps.",
-        "`penstock documents show ID` lists the gaps of one. Pages that OCR could not read are often a missing "
-        "language "
-        "(`collections.ocr_language`).",
+        "{{ $value | humanizePercentage }} of the documents that became ready within an hour are only partly readable.",
+        "`penstock documents list --partial` lists them. Pages that OCR could not read often have another language than "
+        "`collections.ocr_language`.",
     )
     yield Alert(
         "PenstockDeadLetters",
         f"sum({fleet(metrics.DEAD, 'kind')}) > 10",
         "5m",
         "warning",
-        "{{ $value }} jobs are dead and wait for somebody's decision.",
+        "{{ $value }} jobs have failed permanently and wait for a decision.",
         "`penstock dead list` groups them by cause; then `penstock dead redrive` or `penstock dead discard`.",
     )
     yield Alert(
@@ -139,9 +136,9 @@ def _work_fails() -> Iterator[Alert]:
         f"{fleet(metrics.OPEN, 'check')} > 0",
         "30m",
         "warning",
-        "The check {{ $labels.check }} has found {{ $value }} things about documents, files or index that it "
-        "could not repair.",
-        "`penstock doctor` tells each with what to do.",
+        "The check {{ $labels.check }} has found {{ $value }} faults of documents, files or index that it could not "
+        "repair.",
+        "`penstock doctor` shows each with its fix.",
     )
 
 
@@ -152,9 +149,8 @@ def _work_waits() -> Iterator[Alert]:
         "10m",
         "warning",
         "{{ $value }} documents have been waiting for a worker.",
-        "Start more workers, or raise `extraction.children` where there are cores to spare. Who always has so "
-        "many raises the "
-        "number in this rule.",
+        "Start more workers, or raise `extraction.children` where cores are idle. If so many are usual, raise the threshold "
+        "of this rule.",
     )
     yield Alert(
         "PenstockQueueStale",
@@ -163,25 +159,25 @@ def _work_waits() -> Iterator[Alert]:
         "warning",
         "A ready job of the kind {{ $labels.kind }} has waited for {{ $value | humanizeDuration }} although it "
         "is served.",
-        "`penstock doctor` and `penstock why ID` say what is in its way: full slots, an empty limit, a pool "
-        "without connections.",
+        "`penstock doctor` and `penstock why ID` show the cause: full slots, an exhausted limit, a pool without free "
+        "connections.",
     )
     yield Alert(
         "PenstockPoolWaits",
         f"{each(CONNECTIONS, where='state=' + json.dumps('waiting'))} > 0",
         "5m",
         "warning",
-        "Work in {{ $labels.instance }} has been waiting for a connection to PostgreSQL.",
-        "Raise `pool.size` if the server has room (`penstock fleet --budget`); else find who holds connections: "
-        "the log names it.",
+        "Calls in {{ $labels.instance }} have been waiting for a connection to PostgreSQL.",
+        "Raise `pool.size` if the server has connections left (`penstock fleet --budget`); else the log names the code that "
+        "holds them.",
     )
     yield Alert(
         "PenstockLoopBlocked",
         f"{each(LAG)} > 1",
         "1m",
         "warning",
-        "The event loop of {{ $labels.instance }} is {{ $value | humanizeDuration }} late again and again.",
-        "A handler computes or blocks without giving way: put that into `asyncio.to_thread`.",
+        "The event loop of {{ $labels.instance }} is blocked for {{ $value | humanizeDuration }} at a time.",
+        "A handler computes or blocks without yielding: move that into `asyncio.to_thread`.",
     )
 
 
@@ -191,16 +187,16 @@ def _surroundings() -> Iterator[Alert]:
         f"{fleet(metrics.SCHEDULES, where='state=' + json.dumps('overdue'))} > 0",
         "5m",
         "warning",
-        "{{ $value }} schedules should have ticked and did not.",
-        "Every worker ticks: start one, or see its log for `schedules do not tick`.",
+        "{{ $value }} schedules should have fired and did not.",
+        "Every worker fires schedules: start one, or see its log for `schedules do not tick`.",
     )
     yield Alert(
         "PenstockBreakerOpen",
         f"{fleet(metrics.BREAKER, 'limit')} > 0",
         "10m",
         "warning",
-        "The breaker of {{ $labels.limit }} is open: nothing that needs it runs.",
-        "It closes by itself when a probe succeeds. If the cause is mended: `penstock limits close NAME`.",
+        "The breaker of {{ $labels.limit }} is open: jobs that need it wait.",
+        "It closes when a probe succeeds. If the cause is fixed: `penstock limits close LIMIT`.",
     )
     yield Alert(
         "PenstockSourceTrouble",
@@ -208,15 +204,15 @@ def _surroundings() -> Iterator[Alert]:
         "10m",
         "warning",
         "The source {{ $labels.source }} does not answer.",
-        "`penstock sources list` tells the error and since when. Nothing is lost: it is read from where it was left.",
+        "`penstock sources list` shows the error and since when. Nothing is lost: it is read from where it was left.",
     )
     yield Alert(
         "PenstockMessagesFail",
         f"{fleet(metrics.INBOX, 'source', where='state=' + json.dumps('failed'))} > 0",
         "10m",
         "warning",
-        "{{ $value }} messages of the source {{ $labels.source }} could not be taken.",
-        "`penstock inbox list --state failed` tells why; their jobs are dead letters.",
+        "{{ $value }} messages of the source {{ $labels.source }} have failed.",
+        "`penstock inbox list --state failed` shows why; their jobs are dead letters.",
     )
     yield Alert(
         "PenstockDiskNearlyFull",
@@ -224,7 +220,7 @@ def _surroundings() -> Iterator[Alert]:
         "10m",
         "warning",
         "Less than a tenth of the disk with {{ $labels.folder }} is free, in {{ $labels.instance }}.",
-        "Uploads are refused when it is full. Make room, or move `blobs.folder`.",
+        "Uploads are refused when it is full. Free space, or move `blobs.folder`.",
     )
 
 
@@ -238,11 +234,11 @@ def _impossible() -> Iterator[Alert]:
         "`penstock schedules list` shows them: pause or remove all but one.",
     )
     yield Alert(
-        "PenstockFanoutMended",
+        "PenstockFanoutFixed",
         f"sum(increase({FIXED.name}[1h])) > 0",
         "0m",
         "critical",
-        "A fan-out had a wrong count, which the sweep has mended. It cannot happen.",
+        "A fan-out had a wrong count, which maintenance has corrected. This should be impossible.",
         "Keep the logs of the last hour, and report it.",
     )
     yield Alert(
@@ -256,7 +252,7 @@ def _impossible() -> Iterator[Alert]:
 
 
 def rules_file() -> str:
-    """The rules as YAML; each text is written as JSON has it, which YAML can read."""
+    """The rules as YAML; each text is a JSON string, which is also YAML."""
     lines = [
         "# Made by `./dev generate` from tools/alerts.py: change it there.",
         "groups:",

@@ -13,6 +13,7 @@ from penstock.engine import metrics as engine_metrics
 from penstock.operations import metrics
 from penstock.pipelines.metrics import PREPARED
 from penstock.telemetry import described
+from penstock.web.server import request_seconds  # noqa: F401  declares its metric
 from tools.alerts import each, fleet
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -22,11 +23,14 @@ ACCEPTED = described["penstock_documents_accepted_total"]
 DOCUMENT_SECONDS = described["penstock_document_seconds"]
 ARRIVALS = described["penstock_inbox_messages_total"]
 POOL_WAIT = described["penstock_pool_wait_seconds"]
+REQUEST_SECONDS = described["penstock_http_request_seconds"]
+LLM_COST = described["penstock_llm_cost_total"]
+SEARCH = 'route=~"/api/search|/api/facts/search|/search"'
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture: what it shows, in which unit, and the questions with their legends."""
+    """One panel: its title, its unit, and the expressions with their legends."""
 
     title: str
     unit: str
@@ -36,15 +40,16 @@ class Panel:
 
 
 def list_panels() -> list[Panel]:
-    return [*_documents(), *_queue(), *_workers(), *_surroundings()]
+    return [*_documents(), *_requests(), *_queue(), *_workers(), *_surroundings()]
 
 
 def _rate(name: str, *labels: str) -> str:
     return f"sum by ({', '.join(labels)}) (rate({name}[5m]))"
 
 
-def _quantile(part: float, name: str, *labels: str) -> str:
-    return f"histogram_quantile({part}, sum by ({', '.join(('le', *labels))}) (rate({name}_bucket[5m])))"
+def _quantile(part: float, name: str, *labels: str, where: str = "") -> str:
+    selected = f"{name}_bucket{{{where}}}" if where else f"{name}_bucket"
+    return f"histogram_quantile({part}, sum by ({', '.join(('le', *labels))}) (rate({selected}[5m])))"
 
 
 def _documents() -> Iterator[Panel]:
@@ -68,6 +73,30 @@ def _documents() -> Iterator[Panel]:
     )
     yield Panel("Dead letters", "short", [(fleet(metrics.DEAD, "kind"), "{{kind}}")], metrics.DEAD.help)
     yield Panel("Open findings", "short", [(fleet(metrics.OPEN, "check"), "{{check}}")], metrics.OPEN.help)
+
+
+def _requests() -> Iterator[Panel]:
+    yield Panel(
+        "HTTP latency, 95 %",
+        "s",
+        [(f"topk(20, {_quantile(0.95, REQUEST_SECONDS.name, 'route', 'method')})", "{{method}} {{route}}")],
+        REQUEST_SECONDS.help,
+    )
+    yield Panel(
+        "Search latency",
+        "s",
+        [
+            (_quantile(0.5, REQUEST_SECONDS.name, where=SEARCH), "half of them"),
+            (_quantile(0.95, REQUEST_SECONDS.name, where=SEARCH), "95 %"),
+        ],
+        "Seconds until the answer of a search began, by the API or on the page.",
+    )
+    yield Panel(
+        "Cost of language models, per hour",
+        "short",
+        [(f"sum by (llm) (increase({LLM_COST.name}[1h]))", "{{llm}}")],
+        LLM_COST.help,
+    )
 
 
 def _queue() -> Iterator[Panel]:
@@ -107,7 +136,7 @@ def _workers() -> Iterator[Panel]:
         metrics.WORKERS.help,
     )
     yield Panel(
-        "Came and went within an hour",
+        "Started and ended within an hour",
         "short",
         [(fleet(metrics.WORKERS_LATELY, "event"), "{{event}}")],
         "Of all workers.",
@@ -129,16 +158,16 @@ def _workers() -> Iterator[Panel]:
 
 
 def _surroundings() -> Iterator[Panel]:
-    used, granted, level = (metric for metric, _ in metrics.LIMITS[:3])
+    used, granted, concurrency = (metric for metric, _ in metrics.LIMITS[:3])
     yield Panel(
         "Limits",
         "short",
         [
             (fleet(used, "limit"), "{{limit}} used"),
             (fleet(granted, "limit"), "{{limit}} granted"),
-            (fleet(level, "limit"), "{{limit}} level"),
+            (fleet(concurrency, "limit"), "{{limit}} concurrency"),
         ],
-        "Permits in use, permits given to workers, and how many calls they dare to have at once.",
+        "Permits in use, permits granted to workers, and the concurrent calls that they currently allow.",
     )
     yield Panel("Open breakers", "short", [(fleet(metrics.BREAKER, "limit"), "{{limit}}")], metrics.BREAKER.help)
     yield Panel("Schedules", "short", [(fleet(metrics.SCHEDULES, "state"), "{{state}}")], metrics.SCHEDULES.help)

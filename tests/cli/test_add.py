@@ -187,15 +187,15 @@ async def test_beside_a_worker_it_ends_when_everything_is_accepted(application: 
     assert status["jobs"]["ready"] == {"count": 2, "leased": 0, "attempted": 0}
     [member] = status["workers"]
     assert (member["pid"], member["status"], member["serves_documents"]) == (started.pid, "alive", True)
-    [problem] = status["problems"]
-    assert "The queue documents is paused" in problem
+    [finding] = status["findings"]
+    assert finding["sentence"].startswith("The queue documents has been paused since")
 
     await application.penstock("resume", "--queue", "documents")
     assert counts(await add(application, folder, "--collection", "mill", "--wait")) == (0, 2, 2, 0)
     status = await application.ask("status")
-    assert (status["documents"]["ready"], status["problems"]) == (2, [])
+    assert (status["documents"]["ready"], status["findings"]) == (2, [])
     code, said = await application.penstock("status")
-    assert (code, said.startswith("All is well.")) == (0, True), said
+    assert (code, said.endswith("\nNo problems found.\n")) == (0, True), said
 
 
 @pytest.mark.slow

@@ -72,8 +72,8 @@ def test_wait_is_always_wait_until() -> None:
 
 def test_groups_are_plural_and_have_a_list() -> None:
     groups = {names[0]: set(command.commands) for names, command in walk(TREE) if hasattr(command, "commands")}
-    assert {name for name, commands in groups.items() if "list" not in commands} == {"db"}
-    assert {name for name in groups if not name.endswith("s")} == {"inbox", "dead", "db"}
+    assert {name for name, commands in groups.items() if "list" not in commands} == {"db", "doctor"}
+    assert {name for name in groups if not name.endswith("s")} == {"inbox", "dead", "db", "doctor"}
 
 
 def test_help_of_a_command() -> None:

@@ -192,7 +192,7 @@ async def test_not_ready_when_the_lease_is_lost(application: Application) -> Non
     await until_status(address, 200)
     await application.run("update penstock.workers set gone_at = penstock.now(), gone_why = 'its lease ended'")
     said = await until_status(address, 503)
-    assert "The lease is lost, and others have the jobs: its lease ended" in said
+    assert "The lease is lost, and other workers have the jobs: its lease ended" in said
     await worker.until("joining the fleet again")
     await until_status(address, 200)
 

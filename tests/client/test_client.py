@@ -179,6 +179,7 @@ async def test_a_documents_life(call: ClientCalls, served: ServedProduct) -> Non
     assert found.hits[0].highlights
     assert (await call(lambda c: c.status(collection="mill"))).documents["ready"] == 1
 
+    assert (await call(lambda c: c.documents.dismiss(broken.id))).dismissed_at is not None
     assert not (await call(lambda c: c.documents.retry(broken.id))).is_over
     assert (await call(lambda c: c.documents.cancel(broken.id))).status == "failed"
     with pytest.raises(api.Refused):
@@ -221,7 +222,18 @@ async def test_health(call: ClientCalls) -> None:
     assert (await call(lambda c: c.live())).status == "live"
     ready = await call(lambda c: c.ready())
     assert ready.status == "not ready"
-    assert ready.problems[0].startswith("No live worker serves documents"), "an answer, and no error"
+    assert ready.problems[0].startswith("No worker is running"), "an answer, and no error"
+
+
+async def test_findings(call: ClientCalls) -> None:
+    [finding] = await call(lambda c: c.fleet.findings())
+    assert (finding.name, finding.severity, finding.acknowledged_until) == ("no-worker", "urgent", None)
+    [acknowledged] = await call(lambda c: c.fleet.acknowledge("no-worker", seconds=60))
+    assert acknowledged.acknowledged_until is not None
+    [finding] = (await call(lambda c: c.status())).findings
+    assert finding.acknowledged_until == acknowledged.acknowledged_until
+    with pytest.raises(api.NotFound):
+        await call(lambda c: c.fleet.acknowledge("none"))
 
 
 async def test_too_much(call: ClientCalls) -> None:

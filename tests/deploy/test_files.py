@@ -6,6 +6,7 @@ import re
 import shlex
 import signal
 import socket
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,10 +58,32 @@ def commands() -> dict[str, list[str]]:
     for container in containers():
         found[f"kubernetes {container['name']}"] = container["args"]
     for path in UNITS:
-        words = shlex.split(unit(path)["ExecStart"].replace("%i", "1"))
-        assert words[0] == "/opt/penstock/bin/penstock"
-        found[path.name] = words[1:]
+        found[path.name] = executed(path)
     return found
+
+
+def executed(path: Path, instance: int = 1) -> list[str]:
+    """The arguments that a unit gives to `penstock`; a shell of the unit is run, with `echo` in the place of the program."""
+    program = "/opt/penstock/bin/penstock"
+    words = shlex.split(unit(path)["ExecStart"].replace("%i", str(instance)))
+    if words[:2] == ["/bin/sh", "-c"]:
+        assert words[2].startswith(f"exec {program} "), "the shell must not stay between systemd and the worker"
+        script = words[2].replace("$$", "$").replace(f"exec {program} ", "echo ")
+        return subprocess.run(["/bin/sh", "-c", script], check=True, capture_output=True, text=True).stdout.split()
+    assert words[0] == program
+    return words[1:]
+
+
+def test_each_worker_of_the_unit_has_a_port_of_its_own() -> None:
+    path = DEPLOY / "systemd/penstock-worker@.service"
+    commands = [executed(path, instance) for instance in (1, 9, 10, 100)]
+    assert [words[words.index("--port") + 1] for words in commands] == ["9091", "9099", "9100", "9190"]
+
+
+def test_images_are_pinned() -> None:
+    for name, service in compose()["services"].items():
+        tag = service["image"].partition(":")[2]
+        assert service["image"] == "penstock" or (tag and tag != "latest"), name
 
 
 def free_port() -> int:

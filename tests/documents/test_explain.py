@@ -124,7 +124,7 @@ async def test_it_was_cancelled_or_deleted_or_abandoned(document_queue: Document
     await remove_deleted(document_queue.app.database, document_queue.store)
     because, sentence = await why(document_queue, made.id)
     assert because == "deleted"
-    assert f"removed; nothing was left of it when looking again (`penstock documents receipt {made.id}`)" in sentence
+    assert f"removed and verified (`penstock documents receipt {made.id}`)" in sentence
     with pytest.raises(NotFound, match="no document 999"):
         await explain_document(document_queue.app, 999)
 

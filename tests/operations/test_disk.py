@@ -32,7 +32,7 @@ async def test_a_folder_that_is_none(settings: Settings) -> None:
     file = settings.home / "blobs"
     file.write_text("in the way")
     findings = {finding.name: finding for finding in await examine(settings)}
-    assert findings["blobs-unwritable"].sentence == f"Documents cannot be kept: {file} is not a folder."
+    assert findings["blobs-unwritable"].sentence == f"Documents cannot be stored: {file} is not a folder."
 
     other = BlobSettings.model_validate({"folder": str(settings.home / "other" / "deep")})
     well = settings.model_copy(update={"blobs": other})

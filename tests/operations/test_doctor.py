@@ -24,8 +24,8 @@ from tests.processes import Started
 async def test_nothing_is_wrong(application: Application) -> None:
     await application.worker()
     assert await examine(application.client.settings) == []
-    assert await application.penstock("doctor") == (0, "Nothing is wrong.\n")
-    assert await application.ask("doctor") == {"healthy": True, "findings": []}
+    assert await application.penstock("doctor") == (0, "No problems found.\n")
+    assert await application.ask("doctor") == {"healthy": True, "findings": [], "unread": [], "unread_count": 0}
 
 
 async def test_no_worker(application: Application) -> None:
@@ -34,7 +34,7 @@ async def test_no_worker(application: Application) -> None:
     answer = await application.ask("doctor", code=1)
     assert [one["name"] for one in answer["findings"]] == ["no-worker"]
     code, said = await application.penstock("doctor")
-    assert (code, "No worker is alive" in said, "\n    penstock worker module:app\n" in said) == (1, True, True), said
+    assert (code, "No worker is running" in said, "\n    penstock worker module:app\n" in said) == (1, True, True), said
 
 
 async def test_no_worker_is_removed_by_a_worker(application: Application) -> None:
@@ -156,7 +156,7 @@ async def test_notifications_that_a_worker_misses(application: Application) -> N
     os.kill(worker.pid, signal.SIGSTOP)  # or its next heartbeat would correct what is put into its mouth
     await application.run("""update penstock.workers set load = load || '{"notified": false}'""")
     finding = await found(application, "notifications")
-    assert "Notifications do not arrive at 1 worker" in finding.sentence
+    assert "Notifications do not reach 1 worker" in finding.sentence
     os.kill(worker.pid, signal.SIGCONT)
     await vanished(application, "notifications")
 
@@ -192,7 +192,7 @@ async def test_an_unserved_kind(application: Application) -> None:
     await application.enqueue("rest", queue="slow")
     await application.enqueue("rest", queue="slow")
     finding = await found(application, "unserved-kind")
-    assert "No live worker serves the kind rest in the queue slow: 2 ready jobs" in finding.sentence
+    assert "No running worker serves the kind rest in the queue slow: 2 ready jobs" in finding.sentence
 
 
 async def test_an_unserved_kind_is_removed_by_a_worker_that_serves_it(application: Application) -> None:
@@ -212,11 +212,11 @@ async def kill_three(application: Application) -> Started:
 async def test_dead_jobs(application: Application) -> None:
     await kill_three(application)
     finding = await found(application, "dead-jobs")
-    assert "3 read jobs have died of the same cause, Permanent: page" in finding.sentence
+    assert "3 read jobs have failed permanently for the same reason, Permanent: page" in finding.sentence
     assert finding.evidence["count"] == 3
 
 
-async def test_dead_jobs_are_removed_by_a_redrive_of_the_mended_code(application: Application) -> None:
+async def test_dead_jobs_are_removed_by_a_redrive_of_the_fixed_code(application: Application) -> None:
     worker = await kill_three(application)
     finding = await found(application, "dead-jobs")
     os.kill(worker.pid, signal.SIGTERM)
@@ -232,7 +232,7 @@ async def test_dead_children_of_a_parent_that_is_over_are_given_up(application: 
     await kill_three(application)
     await application.run("update penstock.jobs set fanout = 1, turn = id")  # of a fan-out that went with its parent
     finding = await found(application, "dead-jobs")
-    assert "nobody waits for them" in finding.sentence
+    assert "no job waits for them" in finding.sentence
     await obey(application, finding)
     await vanished(application, "dead-jobs")
 
@@ -258,7 +258,7 @@ async def oversleep(application: Application) -> None:
 async def test_an_overdue_schedule(application: Application) -> None:
     await oversleep(application)
     finding = await found(application, "schedule-overdue")
-    assert finding.sentence.startswith("1 schedule should have ticked and did not (hourly); hourly is ")
+    assert finding.sentence.startswith("1 schedule should have fired and did not (hourly); hourly is ")
     assert finding.evidence["schedules"][0]["fairness_key"] == "_system"
 
 

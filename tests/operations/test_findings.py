@@ -14,7 +14,7 @@ from penstock.operations import Finding, doctor, examine, fix
 from penstock.operations.doctor.finding import SAFE
 from penstock.operations.doctor.fixes import FIXES
 from penstock.settings import Settings
-from tests.application import SOURCE, Application, anything
+from tests.application import SOURCE, Application, address_of, anything, fetch
 from tests.engine.conftest import JobQueue
 from tests.models.chat import chatting
 from tests.operations.advice import found, obey, obey_in_a_shell, vanished
@@ -64,7 +64,7 @@ async def test_a_full_disk_is_removed_by_moving_to_another_one(
     application.environ["PENSTOCK_BLOBS__FOLDER"] = str(small_disk)
     [finding] = await full_disks(application)
     assert finding.evidence["folder"] == str(small_disk)
-    assert "Penstock makes no room by itself" in finding.sentence
+    assert "Penstock does not free space" in finding.sentence
     larger = tmp_path / "larger"
     larger.mkdir()
     _, left = await obey_in_a_shell(application, finding, {"/…": str(larger)})
@@ -96,6 +96,15 @@ async def test_a_full_disk_is_removed_by_enlarging_it(application: Application, 
     assert await full_disks(application) == []
 
 
+async def test_a_worker_with_a_full_disk_is_not_ready(application: Application, small_disk: Path) -> None:
+    application.environ["TMPDIR"] = str(small_disk)
+    worker = await application.worker("--port", "0", place="")
+    await worker.until("worker started")
+    status, said = await fetch(address_of(worker), "/health/ready")
+    assert (status, f"free at {small_disk}" in said) == (503, True), said
+    assert (await fetch(address_of(worker), "/health/live"))[0] == 200
+
+
 async def full_disks(application: Application) -> list[Finding]:
     told = (await application.ask("doctor", code=1))["findings"]  # no worker runs
     return [
@@ -124,7 +133,7 @@ async def test_clocks_that_differ(application: Application) -> None:
     await application.run("update penstock.test_clock set shift = interval '61 minutes'")
     finding = await found(application, "clock-skew")
     assert "The clock of the database is 1 h ahead of that of this machine" in finding.sentence
-    assert "Penstock sets no clock: set the one that is wrong, on its machine" in finding.sentence
+    assert "Penstock does not set clocks: correct the wrong one on its machine" in finding.sentence
     said, left = await obey_in_a_shell(application, finding)
     assert "clock-skew" in [one["name"] for one in left]
     ours, theirs = (datetime.fromisoformat(line).replace(tzinfo=None) for line in said.splitlines()[-2:])
@@ -250,6 +259,54 @@ async def test_a_language_model_that_nobody_has(application: Application) -> Non
         await application.until_state(job, "done")
 
 
+# -- urgency and acknowledgement ----------------------------------------------------------------------------------
+
+
+async def test_the_most_urgent_comes_first(application: Application) -> None:
+    await application.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
+    await application.run("update penstock.schedules set retired_at = penstock.now()")
+    await application.client.pause(kind="greet", reason="the printer burns")
+    found = [(one["name"], one["severity"]) for one in (await application.ask("doctor", code=1))["findings"]]
+    assert found == [("no-worker", "urgent"), ("paused", "warning"), ("schedule-retired", "note")]
+
+
+async def test_an_acknowledged_finding_is_not_a_problem_until_its_time_is_over(application: Application) -> None:
+    await application.worker()
+    await application.client.pause(kind="greet", reason="the printer burns")
+    code, said = await application.penstock("doctor", "acknowledge", "pause")
+    assert (code, said) == (2, "Finding pause does not exist now. Did you mean paused? `penstock doctor` shows all.\n")
+    code, said = await application.penstock("doctor", "acknowledge", "paused", "--for", "2h")
+    assert (code, said.startswith("1 finding paused acknowledged until ")) == (0, True), said
+    answer = await application.ask("doctor")
+    [finding] = answer["findings"]
+    assert (answer["healthy"], finding["acknowledged_by"]) == (True, "cli")
+    code, said = await application.penstock("doctor")
+    assert (code, "warning: paused (acknowledged until " in said, said.endswith("\nNo problems found.\n")) == (
+        0,
+        True,
+        True,
+    )
+    assert (await application.penstock("status"))[1].endswith("\nNo problems found.\n")
+
+    await application.client.pause(kind="rest", reason="another one")
+    changed = {one["subject"]: one for one in (await application.ask("doctor", code=1))["findings"]}
+    assert [name for name, one in changed.items() if one["acknowledged_until"] is None] == ["kind/rest"]
+    await application.client.resume(kind="rest")
+    await application.run("update penstock.acknowledgements set until = penstock.now()")
+    assert (await application.ask("doctor", code=1))["findings"][0]["acknowledged_until"] is None
+    assert (await application.ask("doctor", "acknowledge", "paused"))["acknowledged"][0]["name"] == "paused"
+    assert len(await application.run("select from penstock.acknowledgements")) == 1
+
+
+async def test_more_of_an_acknowledged_finding_is_a_problem(application: Application) -> None:
+    await application.worker()
+    await application.until_state(await application.enqueue("read", n=1), "dead")
+    await application.ask("doctor", "acknowledge", "dead-jobs")
+    assert (await application.ask("doctor"))["findings"][0]["count"] == 1
+    await application.until_state(await application.enqueue("read", n=2), "dead")
+    assert (await application.ask("doctor", code=1))["findings"][0]["acknowledged_until"] is None
+
+
 # -- schedules ----------------------------------------------------------------------------------------------------
 
 
@@ -320,7 +377,7 @@ async def test_a_source_in_trouble_and_one_that_nobody_reads(application: Applic
         "update penstock.jobs set args = json_build_object('message', (select id from penstock.inbox))"
     )
     full = (await told())["source-full"]
-    assert "is not read further, because its inbox is full: 1 message waits" in full.sentence
+    assert "is not read further: 1 message waits" in full.sentence
     assert late.command == full.command == "penstock worker"
     worker = await obey(application, full)
     assert worker is not None
@@ -340,10 +397,26 @@ async def test_what_is_safe_is_fixed_and_the_rest_is_told(application: Applicati
     await application.run("alter table penstock.jobs set (autovacuum_enabled = off)")
     await application.client.pause(kind="greet", reason="the printer burns")
     answer = await application.ask("doctor", "--fix", code=1)
-    assert {one["name"] for one in answer["fixed"]} == {"schedule-retired", "unguarded", "autovacuum-off"}
+    assert {one["name"] for one in answer["fixes"] if one["fixed"]} == {
+        "schedule-retired",
+        "unguarded",
+        "autovacuum-off",
+    }
     assert {one["name"] for one in answer["findings"]} == {"no-worker", "paused"}, "a pause is somebody's decision"
     code, said = await application.penstock("doctor", "--fix")
     assert (code, "Fixed" in said) == (1, False), said
+
+
+async def test_what_could_not_be_fixed_is_not_called_fixed(application: Application) -> None:
+    settings = application.client.settings
+    retired = Finding("schedule-retired", "", "", {"name": "hourly", "fairness_key": "_system"})
+    stale = Finding("checks-stale", "", "penstock schedules run check-documents")
+    gone = Finding("bloat", "", "", {"name": "none"})
+    assert [each.sentence for each in await fix(settings, [retired, stale, gone])] == [
+        "Could not fix schedule-retired: The schedule hourly of the fairness key _system was removed meanwhile.",
+        "Could not fix checks-stale: The schedule check-documents does not exist: start a worker that declares it.",
+        "Could not fix bloat: The table none does not exist any more.",
+    ]
 
 
 async def test_statistics_are_refreshed(application: Application) -> None:
@@ -375,7 +448,7 @@ async def test_checks_that_nobody_ran_are_put_in_the_queue(application: Applicat
     )
     finding = Finding("invariants-stale", "", "penstock schedules run check-invariants")
     [fixed] = await fix(application.client.settings, [finding])
-    assert re.fullmatch(r"Put job \d+ of the schedule check-invariants in the queue\.", fixed.said)
+    assert re.fullmatch(r"Enqueued job \d+ of the schedule check-invariants\.", fixed.said)
     assert await application.run("select from penstock.jobs")
 
 

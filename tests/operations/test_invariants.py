@@ -81,7 +81,7 @@ BROKEN: dict[str, tuple[list[str], str]] = {
     ),
     "later_has_a_due_time": (
         [LANE, WORKER.format(1), JOB.format("run_at", "'later', 0, '{}', penstock.now() - interval '1 hour'")],
-        "and nobody has made it ready",
+        "and was not made ready",
     ),
     "waiting_has_a_blocker": (
         [LANE, JOB.format("waits_for", "'waiting', 0, '{}', 404")],
@@ -93,7 +93,7 @@ BROKEN: dict[str, tuple[list[str], str]] = {
         "0 ended tries and the number 3",
     ),
     "past_attempts_are_counted": ([PAST.format(3, TRY.format("done"))], "1 ended tries and the number 3"),
-    "only_the_last_attempt_counts": ([PAST.format(1, TRY.format("lost"))], "its tries say: 1 lost"),
+    "only_the_last_attempt_counts": ([PAST.format(1, TRY.format("lost"))], "its tries are: 1 lost"),
     "unique_job_has_its_key": ([LANE, JOB.format("unique_key", "'ready', 0, '{}', 'ada'")], "without its key ada"),
     "key_has_its_job": (["insert into penstock.job_keys (key, job_id) values ('ada', 404)"], "held by job 404"),
     "children_are_counted": (
@@ -177,11 +177,11 @@ BROKEN: dict[str, tuple[list[str], str]] = {
             "insert into penstock.unpublished (version_id, document_id, head_id, place, model, model_turn, found) "
             "select live_id, id, live_id, 0, 'static', 0, '{}' from penstock.documents",
         ],
-        "is live, and waits for its points",
+        "is live, and waits for its vectors in Qdrant",
     ),
     "leaving_points_are_unseen": (
         [*READY, "insert into penstock.leaving_points select live_id, collection_id from penstock.documents"],
-        "is found by it",
+        "search finds document",
     ),
 }
 
@@ -241,7 +241,7 @@ async def test_what_is_found_is_kept_until_it_is_mended(application: Application
     assert await examine(application.client.settings) == []
 
 
-async def test_nobody_looks(application: Application) -> None:
+async def test_invariants_that_were_not_checked(application: Application) -> None:
     """Only while somebody is there who could; a run of the schedule ends it."""
     await JobQueue(application.client.database).worker(Kind("check_invariants", anything, "upkeep"))
     await application.run("update penstock.workers set started_at = started_at - interval '2 hours'")

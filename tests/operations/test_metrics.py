@@ -54,7 +54,7 @@ READ: dict[str, tuple[Statement, dict[str, Any]]] = {
     "lanes": (jobs.sql.waiting_lanes, {"most_lanes": 20, "most_rows": 20, "least_rows": 2}),
     "waits": (jobs.sql.served_waits, {"most_lanes": 20, "looked_at": 3}),
     "jobs": (jobs.sql.count_states, FEW),
-    "dead": (metrics.sql.count_dead, FEW),
+    "dead": (metrics.sql.count_dead, FEW | {"kinds": ["prepare_document"], "unreadable": ["Corrupt"]}),
     "inbox": (metrics.sql.count_inbox, FEW),
     "findings": (metrics.sql.count_findings, {}),
 }
@@ -120,9 +120,11 @@ async def test_documents(document_queue: DocumentQueue) -> None:
     assert {key: found[f"penstock_documents status={key}"] for key in status} == status
     lately = {"accepted": 6, "ready": 1, "partial": 1, "failed": 1}
     assert {key: found[f"penstock_documents_lately event={key}"] for key in lately} == lately
-    assert found["penstock_dead_letters kind=prepare_document"] == 1
+    assert "penstock_dead_letters kind=prepare_document" not in found, "its content is the reason"
     states = {"ready": 2, "running": 1, "dead": 1, "later": 0, "waiting": 0, "quarantined": 0}
     assert {key: found[f"penstock_jobs state={key}"] for key in states} == states
+    await document_queue.run("update penstock.jobs set error = jsonb_set(error::jsonb, '{type}', '\"OSError\"')")
+    assert (await values(document_queue))["penstock_dead_letters kind=prepare_document"] == 1
     await document_queue.run("update penstock.test_clock set shift = shift + interval '61 minutes'")
     assert (await values(document_queue))["penstock_documents_lately event=accepted"] == 0
 

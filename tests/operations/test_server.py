@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 
 from penstock.engine.connection_budget import connections_needed
-from penstock.operations import Finding, examine
+from penstock.operations import Finding, examine, examine_and_fix
 from tests.application import Application
 from tests.engine.limited_role import LimitedRole
 from tests.operations.advice import EACH, obey
@@ -30,7 +30,7 @@ async def test_connections_that_run_out(limited_application: Application, limite
     await limited_role.stranger()
     [finding] = await findings(limited_application, "budget")
     assert (
-        f"is {2 * EACH}, 1 worker may open {EACH}, and others have 1 open. Another worker needs {EACH}"
+        f"is {2 * EACH}, 1 worker may open {EACH}, and other clients have 1 open. Another worker needs {EACH}"
         in finding.sentence
     )
     smaller = (2 * EACH - 1) // 2 - connections_needed(0, pooled=False)
@@ -83,11 +83,23 @@ async def test_dead_rows_are_removed_by_a_vacuum(application: Application) -> No
     assert await findings(application, "bloat", dead_rows=200) == []
 
 
+async def test_a_vacuum_that_could_not_remove_them_is_not_called_a_fix(application: Application) -> None:
+    connection = await hold(application)  # its snapshot may still see them
+    await make_dead_rows(application)
+    _, [attempt] = await examine_and_fix(application.client.settings, dead_rows=200)
+    assert attempt.sentence == "Could not fix bloat: Vacuumed the table jobs. It is found again all the same."
+    await connection.execute("commit")
+    await connection.close()
+    findings, [attempt] = await examine_and_fix(application.client.settings, dead_rows=200)
+    assert attempt.sentence == "Fixed bloat: Vacuumed the table jobs."
+    assert "bloat" not in [finding.name for finding in findings]
+
+
 async def test_autovacuum_that_is_off_and_on_again(application: Application) -> None:
     assert await findings(application, "autovacuum-off") == []
     await application.run("alter table penstock.job_keys set (autovacuum_enabled = false)")
     [finding] = await findings(application, "autovacuum-off")
-    assert finding.sentence == "Autovacuum is off for the table job_keys: its dead rows stay for ever."
+    assert finding.sentence == "Autovacuum is off for the table job_keys: its dead rows are never removed."
     await obey(application, finding)
     assert await findings(application, "autovacuum-off") == []
 

@@ -93,7 +93,7 @@ CASES = {
         {"folder": "/blobs"},
     ),
     "PenstockScheduleTwice": one("penstock_schedule_duplicates", 1, 0),
-    "PenstockFanoutMended": Case(
+    "PenstockFanoutFixed": Case(
         {f"penstock_fanouts_fixed_total{{{A}}}": f"0+0x30 1x{MINUTES - 30}"},
         {f"penstock_fanouts_fixed_total{{{A}}}": f"0x{MINUTES}"},
     ),

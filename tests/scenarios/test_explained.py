@@ -79,7 +79,7 @@ async def test_dead_letters_of_one_cause(application: Application) -> None:
     assert f"`penstock dead redrive {jobs[0]}`" in said
     assert "attempt 1 on worker 1: dead after" in said
     finding = await found(application, "dead-jobs")
-    assert "3 read jobs have died of the same cause, Permanent: page" in finding.sentence
+    assert "3 read jobs have failed permanently for the same reason, Permanent: page" in finding.sentence
     assert finding.command.startswith("penstock dead redrive --fingerprint ")
 
 
@@ -101,7 +101,7 @@ async def test_a_poison_document(document_queue: DocumentQueue) -> None:
     )
     assert f"When the cause is fixed: `penstock documents retry {made.id}`." in told.sentence
     [finding] = [one for one in await examine(document_queue.app.settings) if one.name == "dead-jobs"]
-    assert "1 prepare_document job has died, Poison" in finding.sentence
+    assert "1 prepare_document job has failed permanently, Poison" in finding.sentence
     assert finding.command.startswith("penstock dead redrive --fingerprint ")
 
 

@@ -144,6 +144,18 @@ async def test_a_refused_action_leaves_its_sentence_on_the_page_of_the_document(
     assert "Details" in page.text, "all of the document is there"
 
 
+async def test_a_document_that_could_not_be_read_is_dismissed(api: Api) -> None:
+    await api.make("mill")
+    async with api.working():
+        torn = (await api.put("torn.pdf", b"%PDF-1.7 torn")).json["id"]
+        assert (await api.over(torn))["status"] == "failed"
+    dismiss: tuple[str, dict[str, str]] = (f"/documents/{torn}/dismiss", {})
+    assert dismiss in check(await get(api, f"/documents/{torn}")).forms
+    assert (await send(api, dismiss[0])).headers["Location"] == f"/documents/{torn}?did=dismissed"
+    assert dismiss not in check(await get(api, f"/documents/{torn}")).forms
+    assert (await api.get("/api/status")).json["unread_count"] == 0
+
+
 # -- delete -------------------------------------------------------------------------------------------------------------
 
 
@@ -281,7 +293,10 @@ async def test_a_problem_has_a_button(api: Api) -> None:
     assert resume in check(await get(api, "/")).forms
     assert (await send(api, resume[0], **resume[1])).headers["Location"] == "/?did=resumed"
     assert (await api.get("/api/pauses")).json == []
-    assert (await send(api, "/fleet/acknowledge")).headers["Location"] == "/?did=acknowledged"
+    acknowledge = ("/fleet/acknowledge", {"finding": "no-worker"})
+    assert acknowledge in check(await get(api, "/")).forms
+    assert (await send(api, acknowledge[0], **acknowledge[1])).headers["Location"] == "/?did=acknowledged"
+    assert (await api.get("/api/findings")).json[-1]["acknowledged_until"] is not None
     assert (await send(api, "/jobs/resume", **held, came_from="//evil.example")).status == 422
 
 

@@ -42,7 +42,7 @@ async def test_pages_of_an_empty_penstock(api: Api) -> None:
         seen = check(await get(api, path))
         assert "Penstock" in seen.text, path
     assert "No document yet" in check(await get(api, "/documents")).text
-    assert "No worker is alive" in check(await get(api, "/")).text
+    assert "No worker is running" in check(await get(api, "/")).text
 
 
 async def test_pages_of_documents_whose_names_are_html(api: Api) -> None:
@@ -77,7 +77,8 @@ async def test_pages_of_documents_whose_names_are_html(api: Api) -> None:
     assert [given for tag, given in check(await get(api, "/search?q=weir")).tags if tag == "mark"]
     job = (await api.get(f"/api/documents/{broken}")).json["job"]
     assert "Traceback" in check(await get(api, f"/jobs/{job}")).text
-    assert "has died" in check(await get(api, "/")).text
+    message = (await api.get(f"/api/documents/{broken}")).json["error"]["message"]
+    assert message in check(await get(api, "/")).text
 
 
 async def test_links_on_pages_lead_somewhere(api: Api) -> None:

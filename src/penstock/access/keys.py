@@ -151,7 +151,7 @@ async def revoke_key(database: Database, which: str, *, tenant: str | None = Non
         revoked = await sql.revoke_key.value(tx, id=number, prefix=prefix, tenant=tenant)
         row = await sql.show_key.first(tx, id=revoked or 0)
     if row is None:
-        raise NotFound(f"There is no key {which[:11]}: `penstock keys list` shows those that there are.")
+        raise NotFound(f"Key {which[:11]} does not exist. `penstock keys list` shows all.")
     return KeyRecord(**row)
 
 

@@ -131,7 +131,7 @@ SECTIONS: dict[str, dict[str, typer.Typer | Callable[..., None]]] = {
     "Operate": {
         "status": operations.status,
         "why": operations.why,
-        "doctor": operations.doctor,
+        "doctor": operations.doctor_app,
         "fleet": fleet.fleet,
         "metrics": operations.metrics_app,
         "invariants": operations.invariants,

@@ -1,4 +1,4 @@
-"""`penstock documents`: list, show, text, history, receipt, retry, cancel. `penstock delete` and `penstock restore`.
+"""`penstock documents`: list, show, text, history, receipt, retry, cancel, dismiss. `penstock delete` and `penstock restore`.
 
 A document is given by its id, its name, or collection/name.
 """
@@ -34,6 +34,7 @@ from penstock.documents import (
     TimelineEntry,
     cancel_document,
     delete_document,
+    dismiss_document,
     explain_document,
     find_deleted_document,
     find_document,
@@ -57,7 +58,7 @@ from penstock.text import counted, span, utc
 if TYPE_CHECKING:
     from penstock.product import Product
 
-app = group("List, show, retry and cancel documents.")
+app = group("List, show, retry, cancel and dismiss documents.")
 
 BATCH = 1000  # documents that a filter deletes at once
 LISTED = 20  # documents whose ids a sentence has
@@ -213,6 +214,12 @@ def retry(references: References, as_json: Json = False) -> None:
 def cancel(references: References, as_json: Json = False) -> None:
     """Stop preparing documents. They end as failed."""
     _change(references, cancel_document, "cancelled", as_json=as_json)
+
+
+@app.command()
+def dismiss(references: References, as_json: Json = False) -> None:
+    """Dismiss documents that could not be read. They stay failed."""
+    _change(references, dismiss_document, "dismissed", as_json=as_json)
 
 
 async def _find_all(penstock: Penstock, references: list[str]) -> list[Document]:

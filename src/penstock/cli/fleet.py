@@ -12,7 +12,6 @@ from penstock.engine import (
     ConnectionBudget,
     Penstock,
     WorkerState,
-    acknowledge_lost,
     connections_needed,
     list_workers,
     read_budget,
@@ -32,15 +31,9 @@ def fleet(
     budget: Annotated[
         bool, typer.Option("--budget", help="Show the database connections that workers may open.")
     ] = False,
-    acknowledge: Annotated[
-        bool, typer.Option("--acknowledge", help="Acknowledge lost workers; `doctor` then reports only new losses.")
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """List the workers, and those that left recently."""
-    if acknowledge:
-        _acknowledge(as_json=as_json)
-        return
     if budget:
         _print_budget(as_json=as_json)
         return
@@ -59,14 +52,6 @@ def fleet(
         print_table(
             ("id", "worker", "status", "running", "pool", "queues", "kinds", "heartbeat", "code"), map(_cells, workers)
         )
-
-
-def _acknowledge(*, as_json: bool) -> None:
-    known = ask(lambda penstock: penstock.database.pool.repeat(acknowledge_lost))
-    if as_json:
-        print_json({"acknowledged": known})
-    else:
-        typer.echo(f"{counted(len(known), 'lost worker')} acknowledged: `penstock doctor` reports only new losses.")
 
 
 def _print_budget(*, as_json: bool) -> None:

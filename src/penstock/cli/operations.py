@@ -8,6 +8,7 @@ job, message or source.
 import http.client
 import json
 from contextlib import suppress
+from dataclasses import asdict
 from http import HTTPStatus
 from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,10 +24,13 @@ from penstock.telemetry import MetricDescription, configure_logging, described
 from penstock.text import counted
 
 if TYPE_CHECKING:
-    from penstock.operations import AppliedFix, Finding
+    from penstock.documents import UnreadDocument
+    from penstock.operations import Finding, FixAttempt
 
+doctor_app = typer.Typer(rich_markup_mode=None)
 metrics_app = group("List metrics; print alert rules and the Grafana dashboard.")
 
+NO_PROBLEMS = "No problems found."
 PATIENCE = 3.0  # seconds for a process to answer
 
 
@@ -36,22 +40,19 @@ def status(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show problems, and the counts of documents, jobs and workers."""
+    """Show documents, jobs, workers and urgent problems."""
     from penstock.operations import read_status
 
     async def look(penstock: Penstock) -> dict[str, Any]:
-        return await read_status(penstock, collection=collection, tenant=penstock.settings.tenant)
+        tenant = penstock.settings.tenant
+        return await read_status(penstock, collection=collection, tenant=tenant, thorough=True)
 
     facts = ask(look)
+    findings: list[Finding] = facts["findings"]
     if as_json:
-        print_json(facts)
+        unread = [asdict(document) for document in facts["unread"]]
+        print_json(facts | {"findings": [asdict(finding) for finding in findings], "unread": unread})
         return
-    for problem in facts["problems"]:
-        typer.secho("! ", fg="red", bold=True, nl=False)
-        typer.echo(problem)
-    if not facts["problems"]:
-        typer.secho("All is well.", fg="green")
-    typer.echo()
     print_table(("documents", *facts["documents"]), [("", *map(_number, facts["documents"].values()))])
     typer.echo()
     jobs = facts["jobs"]
@@ -60,6 +61,36 @@ def status(
     if facts["workers"]:
         typer.echo()
         print_table(("worker", "status", "running", "documents"), map(_worker, facts["workers"]))
+    typer.echo()
+    _print_unread(facts["unread"], facts["unread_count"])
+    _print_urgent(findings)
+
+
+def _print_urgent(findings: "list[Finding]") -> None:
+    problems = [finding for finding in findings if finding.is_problem]
+    urgent = [finding for finding in problems if finding.severity == "urgent"]
+    for finding in urgent:
+        typer.secho("! ", fg="red", bold=True, nl=False)
+        typer.echo(finding.sentence)
+        if finding.command:
+            typer.echo(f"    {finding.command}")
+    if len(problems) > len(urgent):
+        typer.echo(f"{counted(len(problems) - len(urgent), 'warning')}: see `penstock doctor`.")
+    if not problems:
+        typer.secho(NO_PROBLEMS, fg="green")
+
+
+def _print_unread(unread: "list[UnreadDocument]", count: int) -> None:
+    """They are not a problem of operation: whoever has uploaded one replaces or dismisses it."""
+    if not unread:
+        return
+    typer.echo(f"{counted(count, 'document')} could not be read. Replace {'it' if count == 1 else 'them'}, or dismiss:")
+    for document in unread:
+        typer.echo(f"  {document.collection}/{document.name}: {document.reason.rstrip('.')} ({document.cause}).")
+    typer.echo(f"    penstock documents dismiss {unread[0].id}")
+    if count > len(unread):
+        typer.echo(f"  {count - len(unread):,} more: `penstock documents list --status failed`.")
+    typer.echo()
 
 
 def _number(count: int) -> str:
@@ -71,48 +102,89 @@ def _worker(worker: dict[str, Any]) -> tuple[object, ...]:
     return worker["name"], worker["status"], busy, "yes" if worker["serves_documents"] else "no"
 
 
+@doctor_app.callback(invoke_without_command=True)
 def doctor(
+    context: typer.Context,
     old_after: Annotated[str, typer.Option(help="Age of a ready job that is a finding.")] = "5m",
     fixing: Annotated[
         bool, typer.Option("--fix", help="Apply fixes that change no job and no document, then check again.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check for all known problems. Exit code 1 if there is one."""
-    from penstock.operations import examine, fix
+    """Check for all known problems. Exit code 1 if there is one that is not acknowledged."""
+    if context.invoked_subcommand is not None:
+        return
+    from penstock.operations import examine, examine_and_fix, read_unread_everywhere
 
     patience = duration("--old-after", old_after)
     configure_logging(LogSettings(level="warning"))
     settings = load_settings().settings
 
-    async def look() -> "tuple[list[Finding], list[AppliedFix]]":
-        findings = await examine(settings, old_after=patience)
-        fixed = await fix(settings, findings) if fixing else []
-        return (await examine(settings, old_after=patience) if fixed else findings), fixed
+    async def check() -> "tuple[list[Finding], list[FixAttempt], tuple[list[UnreadDocument], int]]":
+        if fixing:
+            findings, attempts = await examine_and_fix(settings, old_after=patience)
+        else:
+            findings, attempts = await examine(settings, old_after=patience), []
+        return findings, attempts, await read_unread_everywhere(settings)
 
-    findings, fixed = run(look())
-    wrong = [finding for finding in findings if not finding.note]
+    findings, attempts, (unread, unread_count) = run(check())
+    healthy = not any(finding.is_problem for finding in findings)
     if as_json:
-        found = [vars(finding) | {"fixable": finding.fixable} for finding in findings]
-        done = {"fixed": [{"name": each.finding.name, "did": each.said} for each in fixed]} if fixing else {}
-        print_json({"healthy": not wrong, "findings": found, **done})
+        done = [{"name": each.finding.name, "fixed": each.fixed, "did": each.said} for each in attempts]
+        print_json(
+            {
+                "healthy": healthy,
+                "findings": [asdict(finding) for finding in findings],
+                "unread": [asdict(document) for document in unread],
+                "unread_count": unread_count,
+                **({"fixes": done} if fixing else {}),
+            }
+        )
     else:
-        _print_findings(findings, fixed)
-    if wrong:
+        for each in attempts:
+            typer.echo(each.sentence)
+        _print_unread(unread, unread_count)
+        _print_findings(findings)
+        if healthy:
+            typer.echo(NO_PROBLEMS)
+    if not healthy:
         raise typer.Exit(1)
 
 
-def _print_findings(findings: "list[Finding]", fixed: "list[AppliedFix]") -> None:
-    for each in fixed:
-        typer.echo(f"Fixed {each.finding.name}: {each.said}")
-    if not findings:
-        typer.echo("Nothing is wrong.")
+def _print_findings(findings: "list[Finding]") -> None:
     for finding in findings:
-        typer.secho(finding.name, bold=True, nl=False)
+        color = {"urgent": "red", "warning": "yellow"}.get(finding.severity) if finding.is_problem else None
+        typer.secho(f"{finding.severity}: {finding.name}", bold=True, fg=color, nl=False)
+        if finding.acknowledged_until is not None:
+            typer.echo(f" (acknowledged until {finding.acknowledged_until:%Y-%m-%d %H:%M} UTC)", nl=False)
         typer.echo(f"  {finding.sentence}")
         if finding.command:
             by_itself = "  # or: penstock doctor --fix" if finding.fixable else ""
             typer.echo(f"    {finding.command}{by_itself}")
+
+
+@doctor_app.command("acknowledge")
+def acknowledge_finding(
+    name: Annotated[str, typer.Argument(metavar="FINDING", help="Name of the finding, such as dead-jobs.")],
+    lasting: Annotated[str, typer.Option("--for", help="How long it is acknowledged, unless it changes.")] = "24h",
+    as_json: Json = False,
+) -> None:
+    """Acknowledge a finding until it changes, or until --for is over."""
+    from penstock.operations import acknowledge, examine
+
+    time = duration("--for", lasting)
+
+    async def note(penstock: Penstock) -> "list[Finding]":
+        findings = await examine(penstock.settings)
+        async with penstock.transaction() as tx:
+            return await acknowledge(tx, findings, name, lasting=time, by="cli")
+
+    acknowledged = ask(note)
+    if as_json:
+        print_json({"acknowledged": [asdict(finding) for finding in acknowledged]})
+    else:
+        until = acknowledged[0].acknowledged_until
+        typer.echo(f"{counted(len(acknowledged), 'finding')} {name} acknowledged until {until:%Y-%m-%d %H:%M} UTC.")
 
 
 def why(

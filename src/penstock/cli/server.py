@@ -29,7 +29,6 @@ from opentelemetry import trace
 
 from penstock import __version__
 from penstock.cli.session import duration
-from penstock.database import Database
 from penstock.engine import Penstock, Worker
 from penstock.errors import BadSetting, CannotStart
 from penstock.settings import Settings, load_settings
@@ -159,7 +158,7 @@ async def _work(app: Penstock, worker: Worker, stop: ShutdownRequest, listener: 
 
     passing = asyncio.create_task(pass_on())
     try:
-        async with _port(listener, app.database, worker):
+        async with _port(listener, app, worker):
             await worker.run(ending)
     finally:
         passing.cancel()
@@ -191,14 +190,15 @@ def _listen(host: str, port: int | None) -> socket.socket | None:
 
 
 @asynccontextmanager
-async def _port(listener: socket.socket | None, database: Database, worker: Worker) -> AsyncIterator[None]:
+async def _port(listener: socket.socket | None, app: Penstock, worker: Worker) -> AsyncIterator[None]:
     if listener is None:
         yield
         return
+    from penstock.documents import PREPARE
     from penstock.web import open_port
 
     log.info("listening", url="http://{}:{}".format(*listener.getsockname()[:2]))
-    async with open_port(listener, database, worker):
+    async with open_port(listener, app.database, worker, documents=PREPARE in app.kinds):
         yield
 
 

@@ -15,13 +15,41 @@ class Sent(Result):
     status: str = ""
 
 
+class Finding(Result):
+    """A finding of `penstock doctor`: a problem and the command that fixes it, or a note."""
+
+    name: str
+    severity: str = ""
+    sentence: str = ""
+    command: str = ""
+    evidence: Json = field(default_factory=dict)
+    subject: str = ""
+    count: int = 0
+    fixable: bool = False
+    acknowledged_until: datetime | None = None
+    acknowledged_by: str = ""
+
+
+class UnreadDocument(Result):
+    """A document that could not be read because of its content: replace it, or dismiss it."""
+
+    id: int
+    collection: str = ""
+    name: str = ""
+    cause: str = ""
+    reason: str = ""
+    failed_at: datetime | None = None
+
+
 class Status(Result):
-    """Counts, workers and problems."""
+    """Counts, workers, findings, and documents that could not be read."""
 
     documents: Json = field(default_factory=dict)
     jobs: Json = field(default_factory=dict)
     workers: list[Json] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    unread: list[UnreadDocument] = field(default_factory=list)
+    unread_count: int = 0
 
 
 class Health(Result):

@@ -229,6 +229,7 @@ class Document(Result):
     changed_at: datetime | None = None
     prepared_at: datetime | None = None
     deleted_at: datetime | None = None
+    dismissed_at: datetime | None = None
     restorable_until: datetime | None = None
 
     @property

@@ -32,6 +32,7 @@ from penstock.documents.deletion.purge import (
 from penstock.documents.deletion.receipts import Receipt, list_receipts, show_receipt
 from penstock.documents.document import (
     STATES,
+    UNREADABLE,
     ChunkText,
     Document,
     DocumentFilter,
@@ -42,6 +43,7 @@ from penstock.documents.document import (
     MatchingDocuments,
     PageText,
     TimelineEntry,
+    UnreadDocument,
     Version,
 )
 from penstock.documents.explain import explain_anything, explain_document
@@ -74,7 +76,13 @@ from penstock.documents.ingest.attachments import Attachments, add_members, coun
 from penstock.documents.ingest.intake import Intake
 from penstock.documents.ingest.upload import Accepted, AlreadyThere, Upload
 from penstock.documents.integrity.run import reconcile
-from penstock.documents.lifecycle import cancel_document, delete_document, retry_document
+from penstock.documents.lifecycle import (
+    cancel_document,
+    delete_document,
+    dismiss_document,
+    list_unread,
+    retry_document,
+)
 from penstock.documents.manifest import DIGEST, Manifest, Reference, read_manifest
 from penstock.documents.migration import (
     REEMBED,

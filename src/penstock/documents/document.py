@@ -11,8 +11,12 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, PlainSerializer
 
+from penstock.errors import Unreadable
+
 DocumentStatus = Literal["queued", "processing", "ready", "failed", "deleted"]
 STATES: tuple[str, ...] = get_args(DocumentStatus)
+# Types of errors that are about the content of a document, which another try cannot change.
+UNREADABLE = sorted([Unreadable.__name__, *(each.__name__ for each in Unreadable.__subclasses__())])
 DocumentOrder = Literal["newest", "oldest", "name", "size", "pages", "changed"]
 Digest = Annotated[bytes, PlainSerializer(bytes.hex, return_type=str)]
 
@@ -43,6 +47,9 @@ class Document:
     changed_at: datetime
     prepared_at: datetime | None
     deleted_at: datetime | None
+    dismissed_at: Annotated[
+        datetime | None, Field(description="failed: when it was taken off the list of unread documents.")
+    ]
     restorable_until: Annotated[
         datetime | None, Field(description="deleted: how long it can be restored; null when it cannot.")
     ]
@@ -63,6 +70,12 @@ class Document:
         ),
     ]
     facts: Annotated[Mapping[str, Any], Field(description="Author, dates and other properties, as stated in the file.")]
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it failed because of its content."""
+        error = self.error or {}
+        return (error.get("type") or error.get("class")) in UNREADABLE
 
     @property
     def is_over(self) -> bool:
@@ -145,6 +158,18 @@ class TimelineEntry:
     def as_json(self) -> dict[str, Any]:
         seconds = None if self.after is None else self.after.total_seconds()
         return {"at": self.at, "event": self.event, "details": self.details, "after_seconds": seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadDocument:
+    """A document that could not be read because of its content: replace it, or dismiss it."""
+
+    id: int
+    collection: str
+    name: str
+    cause: Annotated[str, Field(description="The class of the error: Encrypted, Corrupt, Unsupported, …")]
+    reason: str
+    failed_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ select
   -- include: fragments.sql status
   as status,
   document.parent_id as parent, document.depth, document.uploaded_by, document.metadata, document.media_type,
-  document.error, document.created_at, document.changed_at, document.deleted_at,
+  document.error, document.created_at, document.changed_at, document.deleted_at, document.dismissed_at,
   case when document.state = 'deleted' then (
     select removal.due_at from penstock.removals as removal
     where removal.document_id = document.id and removal.due_at > penstock.now()

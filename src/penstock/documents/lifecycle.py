@@ -1,14 +1,16 @@
-"""The lifecycle of a document after its intake: retry, cancel, replace, delete. Locks are taken in the order jobs, documents.
+"""The lifecycle of a document after its intake: retry, cancel, dismiss, replace, delete.
 
 A document that failed with its job gets the same job again, with the steps that were kept; one whose job was cancelled or
-discarded gets a new job for the same version.
+discarded gets a new job for the same version. A document that failed because of its content is unread: another try cannot help,
+so it is replaced, or dismissed. Locks are taken in the order jobs, documents.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.database import Session, statements
 from penstock.documents.deletion.delete import delete_page
-from penstock.documents.document import Document
+from penstock.documents.document import UNREADABLE, Document, UnreadDocument
 from penstock.documents.names import PREPARE, PREPARE_PACKET, fairness_key_of
 from penstock.documents.queries import show_document
 from penstock.engine import Penstock, cancel_trees
@@ -18,6 +20,7 @@ from penstock.errors import WrongState
 sql = statements(__file__)
 
 KIND = PREPARE
+COUNTED_UNREAD = 10_000  # the newest failed documents of a collection, among which unread ones are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,45 @@ async def cancel_document(app: Penstock, document: int, *, tenant: str = "defaul
     if not cancelled:
         raise WrongState(f"Document {document} ({found.name}) is {found.status}: there is nothing to cancel.")
     return found
+
+
+async def dismiss_document(app: Penstock, document: int, *, by: str = "", tenant: str = "default") -> Document:
+    """Take a document that could not be read off the list of those; it stays failed. Dismissing it again changes nothing."""
+    found = await show_document(app, document, tenant=tenant)
+    if found.status != "failed":
+        raise WrongState(
+            f"Document {document} ({found.name}) is {found.status}: only a failed document can be dismissed."
+        )
+    if not found.is_unreadable:
+        raise WrongState(
+            f"Document {document} ({found.name}) did not fail because of its content: `penstock why {document}` shows the "
+            f"cause. Fix it, then `penstock documents retry {document}`."
+        )
+    async with app.database.pool.transaction() as tx:
+        await sql.dismiss.run(tx, document=document, by=by)
+    return await show_document(app, document, tenant=tenant)
+
+
+async def list_unread(
+    session: Session,
+    *,
+    tenant: str | None = None,
+    collection: str | None = None,
+    among: Sequence[int] | None = None,
+    most: int,
+) -> tuple[list[UnreadDocument], int]:
+    """Documents that failed because of their content and were not dismissed, the newest first, and how many there are."""
+    rows = await sql.list_unread(
+        session,
+        types=UNREADABLE,
+        tenant=tenant,
+        collection=collection,
+        among=None if among is None else list(among),
+        counted=COUNTED_UNREAD,
+        most=most,
+    )
+    names = ("id", "collection", "name", "cause", "reason", "failed_at")
+    return [UnreadDocument(**{name: row[name] for name in names}) for row in rows], rows[0]["count"] if rows else 0
 
 
 async def delete_document(

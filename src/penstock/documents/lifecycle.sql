@@ -29,6 +29,33 @@ insert into penstock.events (tenant, collection_id, document_id, event, details)
 select tenant, collection_id, id, 'retried', jsonb_build_object('job', :job::bigint, 'before', before.job_id) from again cross join before
 returning pg_notify('penstock_changed', '')
 
+-- name: dismiss
+with dismissed as (
+  update penstock.documents set dismissed_at = penstock.now()
+  where id = :document and state = 'failed' and dismissed_at is null
+  returning tenant, collection_id, id
+)
+insert into penstock.events (tenant, collection_id, document_id, event, details)
+select tenant, collection_id, id, 'dismissed', jsonb_build_object('by', :by::text) from dismissed
+returning pg_notify('penstock_changed', '')
+
+-- name: list_unread
+-- Of each collection the newest failed documents, by one index range each. A member of a packet that failed has a class alone.
+select document.*, count(*) over () as count
+from penstock.collections as collection
+cross join lateral (
+  select id, collection.name as collection, name, coalesce(error ->> 'type', error ->> 'class') as cause,
+    coalesce(error ->> 'message', '') as reason, changed_at as failed_at
+  from (
+    select id, name, error, changed_at, dismissed_at from penstock.documents
+    where collection_id = collection.id and state = 'failed' order by id desc limit :counted::int
+  ) as failed
+  where dismissed_at is null and coalesce(error ->> 'type', error ->> 'class') = any (:types::text[])
+) as document
+where (:tenant::text is null or collection.tenant = :tenant) and (:collection::text is null or collection.name = :collection)
+  and (:among::int[] is null or collection.id = any (:among))
+order by document.id desc limit :most::int
+
 -- name: lock_for_replacement
 -- As the caller saw it: the same job, whose lock we have, and the same version.
 select id, nextval('penstock.versions_id_seq') as version from penstock.documents

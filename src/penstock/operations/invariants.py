@@ -50,11 +50,15 @@ RULES = (
     ("job_ends_once", "A job ends once.", "history"),
     ("running_has_an_owner", "A running job has a worker, or is rescued.", "jobs"),
     ("later_has_a_due_time", "A job for later becomes ready when it is due.", "jobs"),
-    ("waiting_has_a_blocker", "A waiting job waits for somebody who is there.", "jobs"),
+    ("waiting_has_a_blocker", "A waiting job waits for jobs that exist.", "jobs"),
     ("ready_has_a_lane", "Every live job is in a lane, where a claim finds it.", "jobs"),
     ("live_attempts_are_counted", "The number of a live job's attempt is that of its tries.", "jobs"),
-    ("past_attempts_are_counted", "So is that of a job that is over.", "history"),
-    ("only_the_last_attempt_counts", "What is done was done once, by the newest attempt.", "history"),
+    (
+        "past_attempts_are_counted",
+        "The number of the last attempt of a job that is over is that of its tries.",
+        "history",
+    ),
+    ("only_the_last_attempt_counts", "A job that is done was done once, by its newest attempt.", "history"),
     ("unique_job_has_its_key", "A unique job that is alive holds its key.", "jobs"),
     ("key_has_its_job", "A key that is held is held by a live job.", "keys"),
     ("children_are_counted", "A fan-out counts the children that it has.", "fanouts"),
@@ -67,7 +71,7 @@ RULES = (
     ("version_has_its_bytes", "A version that counts has its bytes.", "versions"),
     ("accepted_document_is_somewhere", "Accepted = ready + failed + deleted + in flight.", "events"),
     ("deleted_document_is_in_line", "A deleted document waits for its removal, or has a receipt.", "documents"),
-    ("members_follow_their_packet", "The members of a packet follow it.", "packets"),
+    ("members_follow_their_packet", "The documents of a packet follow it.", "packets"),
     ("taken_message_has_its_document", "A message that was taken has its document.", "inbox"),
     ("waiting_message_has_a_job", "A message that waits has a job that takes it.", "inbox"),
     ("live_memo_has_messages", "A memo that is live was made of messages that are there.", "memos"),
@@ -77,8 +81,12 @@ RULES = (
     ("fact_is_embedded", "A fact that can be found has its vector.", "facts"),
     ("entity_is_mentioned", "An entity is mentioned by a fact.", "entities"),
     ("facts_are_of_the_live_version", "Facts are current only of the version that search sees.", "extractions"),
-    ("unpublished_is_not_live", "What waits for its points is the newest version of its document, and not live.", ""),
-    ("leaving_points_are_unseen", "The points of what search sees are not removed.", ""),
+    (
+        "unpublished_is_not_live",
+        "A version that waits for its vectors in Qdrant is the newest of its document, and not live.",
+        "",
+    ),
+    ("leaving_points_are_unseen", "The vectors of a version that search sees are not removed.", ""),
 )
 INVARIANTS = tuple(Invariant(number, *rule) for number, rule in enumerate(RULES, 1))
 
@@ -166,16 +174,16 @@ def _advise(invariant: Invariant, row: Record) -> str:
 async def check_invariants(
     database: Database, *, pages: int = PAGES, seconds: float = SECONDS
 ) -> dict[int, dict[str, int]]:
-    """Some pages of each; what was looked at and what is violated, by number."""
+    """Check some pages of each; how many rows were checked and how many violate it, by number."""
     done = {}
     for invariant in INVARIANTS:
-        looked = await integrity.run_check(database, InvariantCheck(database, invariant), pages=pages, seconds=seconds)
-        done[invariant.number] = {"subjects": looked.subjects, "violations": looked.found}
+        checked = await integrity.run_check(database, InvariantCheck(database, invariant), pages=pages, seconds=seconds)
+        done[invariant.number] = {"subjects": checked.subjects, "violations": checked.found}
     return done
 
 
 async def verify(database: Database, invariants: Sequence[Invariant] = INVARIANTS) -> list[Verdict]:
-    """All of each, whatever it takes; what is found is noted, and what is gone is ended, as the schedule does it."""
+    """Check all pages of each, however long it takes; findings are noted and ended as by the schedule."""
     return [await _verify(database, invariant) for invariant in invariants]
 
 
@@ -205,7 +213,7 @@ async def _verify(database: Database, invariant: Invariant) -> Verdict:
 
 
 async def count_violations(session: Session) -> dict[int, int]:
-    """By number, as the last looks have found them; of those that were ever looked at."""
+    """By number, as the last checks have found them; of invariants that were ever checked."""
     rows = await sql.count_violations(session)
     return {int(row["name"].removeprefix(PREFIX)): row["violations"] for row in rows}
 
@@ -219,5 +227,5 @@ class Inspection:
         app.schedule("check-invariants", "every 10m", kind(), overlap="skip")
 
     async def check_invariants(self, ctx: Context) -> dict[str, dict[str, int]]:
-        """What was looked at and what is violated, for the history."""
+        """How many rows were checked and how many violate an invariant, for the history."""
         return {str(number): counts for number, counts in (await check_invariants(self._app.database)).items()}

@@ -1,6 +1,6 @@
--- What must be true of everything that is committed, at every moment: each statement has no row, or one for each violation. In
--- production a schedule runs them in pages (:ids are the numbers of one page), the tests run them over everything. One statement
--- is one snapshot: what is under way is seen before or after, never half. What may be late by design has a grace of minutes.
+-- Conditions that hold for all committed rows, at every moment: each statement returns a row for each violation. In production a
+-- schedule runs them in pages (:ids are the ids of one page), the tests run them over everything. One statement is one snapshot:
+-- a transaction is seen before or after, never half. What may be late by design has a grace of minutes.
 
 -- -- pages ---------------------------------------------------------------------------------------------------------------
 
@@ -14,8 +14,8 @@ select id from penstock.job_history where id > :after order by id limit :most
 select id from penstock.fanouts where id > :after order by id limit :most
 
 -- name: page_keys
--- Of those that somebody holds. They go by the key, which is text; only what looks wrong is a subject. Not `exists`: the planner
--- may answer that one by a hash of all jobs.
+-- Keys that are held, in the order of the key, which is text; only one without a job is a subject. Not `exists`: the planner may
+-- answer that by a hash of all jobs.
 select key as last, job_id as id, (select jobs.id from penstock.jobs where jobs.id = job_keys.job_id) is null as wrong
 from penstock.job_keys where key > :after and until is null order by key limit :most
 
@@ -75,10 +75,10 @@ from penstock.job_history as past where past.id = any (:ids::bigint[])
 group by past.id having count(*) > 1
 
 -- name: running_has_an_owner
--- A worker that is gone does not own anything for long: others rescue, as soon as there are some.
+-- Other workers rescue the jobs of one that is gone, as soon as there are some.
 select job.id as subject, null::bigint as document,
   case when worker.id is null then format('Job %s is running, and worker %s does not exist.', job.id, job.worker_id)
-    else format('Job %s is running on worker %s, which is gone since %s, and nobody has rescued it.', job.id, worker.name, worker.gone_at)
+    else format('Job %s is running on worker %s, which is gone since %s, and was not rescued.', job.id, worker.name, worker.gone_at)
   end as said
 from penstock.jobs as job left join penstock.workers as worker on worker.id = job.worker_id
 where job.id = any (:ids::bigint[]) and job.state = 'running' and (
@@ -91,8 +91,8 @@ where job.id = any (:ids::bigint[]) and job.state = 'running' and (
 )
 
 -- name: later_has_a_due_time
--- That it has one says a constraint. That it counts, every worker sees to.
-select job.id as subject, null::bigint as document, format('Job %s was due at %s, and nobody has made it ready.', job.id, job.run_at) as said
+-- A constraint ensures that it has one; every worker makes due jobs ready.
+select job.id as subject, null::bigint as document, format('Job %s was due at %s, and was not made ready.', job.id, job.run_at) as said
 from penstock.jobs as job
 where job.id = any (:ids::bigint[]) and job.state = 'later' and job.run_at < penstock.now() - interval '5 minutes' and exists (
   select from penstock.workers as worker
@@ -102,7 +102,7 @@ where job.id = any (:ids::bigint[]) and job.state = 'later' and job.run_at < pen
 
 -- name: waiting_has_a_blocker
 select job.id as subject, null::bigint as document,
-  format('Job %s waits for fan-out %s, of which nobody is left.', job.id, job.waits_for) as said
+  format('Job %s waits for fan-out %s, of which no job is left.', job.id, job.waits_for) as said
 from penstock.jobs as job left join penstock.fanouts as family on family.id = job.waits_for
 where job.id = any (:ids::bigint[]) and job.state = 'waiting' and case
   when job.fanout is distinct from job.waits_for then coalesce(family.unfinished, 0) = 0  -- a parent
@@ -115,7 +115,7 @@ from penstock.jobs as job
 where job.id = any (:ids::bigint[]) and not exists (select from penstock.lanes where lanes.id = job.lane)
 
 -- name: live_attempts_are_counted
--- But for those of a dead letter whose document was removed: what they quote is forgotten with it.
+-- Except a dead letter whose document was removed: its tries are removed with it.
 select job.id as subject, null::bigint as document,
   format('Job %s has %s ended tries and the number %s.', job.id, cardinality(job.attempts), job.attempt) as said
 from penstock.jobs as job
@@ -123,7 +123,7 @@ where job.id = any (:ids::bigint[]) and cardinality(job.attempts) <> job.attempt
   and not (job.state = 'dead' and cardinality(job.attempts) = 0)
 
 -- name: past_attempts_are_counted
--- But for those of a document that was removed: see above.
+-- Except a job whose document was removed, as above.
 select past.id as subject, null::bigint as document,
   format('Job %s has %s ended tries and the number %s.', past.id, cardinality(past.attempts), past.attempt) as said
 from penstock.job_history as past
@@ -132,11 +132,11 @@ where past.id = any (:ids::bigint[]) and cardinality(past.attempts) not in (0, p
 -- name: only_the_last_attempt_counts
 -- A stale attempt has no effect: what is done was done once, by the newest attempt.
 select past.id as subject, null::bigint as document,
-  format('Job %s is done by attempt %s, and its tries say: %s.', past.id, past.attempt, tries.told) as said
+  format('Job %s is done by attempt %s, and its tries are: %s.', past.id, past.attempt, tries.outcomes) as said
 from penstock.job_history as past
 cross join lateral (
   select count(*) filter (where outcome = 'done') as done, max(number) filter (where outcome = 'done') as by,
-    string_agg(format('%s %s', number, outcome), ', ' order by number) as told
+    string_agg(format('%s %s', number, outcome), ', ' order by number) as outcomes
   from unnest(past.attempts)
 ) as tries
 where past.id = any (:ids::bigint[]) and past.outcome = 'done' and cardinality(past.attempts) > 0 and (tries.done <> 1 or tries.by <> past.attempt)
@@ -155,7 +155,7 @@ where held.job_id = any (:ids::bigint[]) and held.until is null
   and not exists (select from penstock.jobs where jobs.id = held.job_id)
 
 -- name: children_are_counted
--- The children that are alive and not dead are what a fan-out has not finished, as long as anybody wants them.
+-- The unfinished children of a fan-out are those that are alive and not dead, as long as its parent wants them.
 select family.id as subject, null::bigint as document,
   format('Fan-out %s counts %s unfinished children, and there are %s.', family.id, family.unfinished, alive.times) as said
 from penstock.fanouts as family join penstock.jobs as parent on parent.id = family.parent and not parent.cancelling
@@ -164,7 +164,7 @@ cross join lateral (
 ) as alive
 where family.id = any (:ids::bigint[]) and family.unfinished <> alive.times
 
--- -- the fleet: small tables, looked at as a whole -----------------------------------------------------------------------
+-- -- the fleet: small tables, checked as a whole -------------------------------------------------------------------------
 
 -- name: permits_are_within_the_limit
 select hashtext(bound.name)::bigint as subject, null::bigint as document,
@@ -238,7 +238,7 @@ cross join lateral (
 where document.live_id = any (:ids::bigint[]) and found.vectors <> coalesce(version.chunks, 0)
 
 -- name: version_has_its_bytes
--- That the bytes themselves are in the store, the check `blobs` of documents looks at.
+-- The check `blobs` of documents verifies that the bytes themselves are in the store.
 select version.id as subject, version.document_id as document,
   format('Version %s of document %s names bytes that are being removed.', version.number, version.document_id) as said
 from penstock.versions as version
@@ -246,7 +246,7 @@ where version.id = any (:ids::bigint[]) and version.dead_at is null
   and not exists (select from penstock.blobs as blob where blob.id = version.blob_id and blob.state = 'kept')
 
 -- name: accepted_document_is_somewhere
--- accepted = ready + failed + deleted + in flight: whatever was accepted is a document, and nobody forgets one.
+-- accepted = ready + failed + deleted + in flight: whatever was accepted is a document, and none is forgotten.
 select event.id as subject, event.document_id as document,
   format('Document %s was accepted at %s, and is neither there nor removed with a receipt.', event.document_id, event.at) as said
 from penstock.events as event
@@ -298,7 +298,7 @@ where message.id = any (:ids::bigint[]) and message.state = 'waiting'
 -- name: live_memo_has_messages
 -- Its messages are those of its own stream.
 select memo.id as subject, null::bigint as document,
-  format('Memo %s is %s, and no message of its stream is left that says it.', memo.id, memo.state) as said
+  format('Memo %s is %s, and no message of its stream is left that it was made of.', memo.id, memo.state) as said
 from penstock.memos as memo
 where memo.id = any (:ids::bigint[]) and memo.state = 'live' and not exists (
   select from penstock.memo_messages as link
@@ -355,7 +355,7 @@ from penstock.entities as entity
 where entity.id = any (:ids::bigint[]) and not exists (select from penstock.mentions where mentions.entity_id = entity.id)
 
 -- name: facts_are_of_the_live_version
--- Of a deleted document they stay until it is removed, for who restores it.
+-- Those of a deleted document stay until it is removed: it may be restored.
 select extraction.id as subject, extraction.document_id as document,
   format('The facts of document %s (%s) are of version %s, and search sees version %s.', document.id, document.name, extraction.version_id,
     document.live_id) as said
@@ -367,16 +367,16 @@ where extraction.id = any (:ids::bigint[]) and extraction.state = 'current' and 
 -- name: unpublished_is_not_live
 -- Its findings go in the transaction that publishes it.
 select waiting.version_id as subject, waiting.document_id as document,
-  format('Version %s of document %s is live, and waits for its points.', waiting.version_id, waiting.document_id) as said
+  format('Version %s of document %s is live, and waits for its vectors in Qdrant.', waiting.version_id, waiting.document_id) as said
 from penstock.unpublished as waiting join penstock.documents as document on document.id = waiting.document_id
 where document.live_id = waiting.version_id
 
 -- name: leaving_points_are_unseen
 select leaving.version_id as subject, document.id as document,
-  format('The points of version %s shall be removed, and document %s is found by it.', leaving.version_id, document.id) as said
+  format('The vectors of version %s are to be removed, and search finds document %s by them.', leaving.version_id, document.id) as said
 from penstock.leaving_points as leaving join penstock.documents as document on document.live_id = leaving.version_id
 
--- -- what doctor and the metrics ask --------------------------------------------------------------------------------------
+-- -- for doctor and the metrics ------------------------------------------------------------------------------------------
 
 -- name: count_violations
 select known.name, known.looked_at, known.round, (

@@ -1,7 +1,7 @@
 """The gauges of the whole fleet, read from PostgreSQL for a scrape, at most every five seconds.
 
 Every process answers with the same gauges, so a scraper may ask any of them and takes the maximum. When the database does not
-answer, the gauges are absent rather than old. No statement costs more with more documents.
+answer, the gauges are absent rather than old. The cost of no statement grows with the documents.
 """
 
 import asyncio
@@ -18,11 +18,12 @@ from prometheus_client.registry import Collector
 
 from penstock import engine
 from penstock.database import Database, Session, all_tenants, statements
-from penstock.documents import PREPARE, count_everywhere, count_lately
+from penstock.documents import PREPARE, UNREADABLE, count_everywhere, count_lately
 from penstock.engine import count_schedules
 from penstock.engine.inspect import count_states, count_workers, served_waits, waiting_lanes
 from penstock.engine.limits import LimitState, list_limits
 from penstock.errors import DatabaseTrouble, DatabaseUnreachable
+from penstock.operations.doctor.engine import DOCUMENT_KINDS
 from penstock.operations.invariants import count_violations
 from penstock.settings import Settings
 from penstock.telemetry import MetricDescription, describe, log
@@ -43,14 +44,18 @@ def _gauge(name: str, documentation: str, *labels: str) -> MetricDescription:
 LANE = ("queue", "kind", "fairness_key")
 READY = _gauge("lane_ready_jobs", "Ready jobs, counted to 10,000 over the first 200 lanes, but to 100 in each", *LANE)
 OLDEST = _gauge("lane_oldest_seconds", "Age of the oldest ready job, since it was enqueued", *LANE)
-UNSERVED = _gauge("unserved_jobs", "Ready jobs that no live worker serves", "queue", "kind")
+UNSERVED = _gauge("unserved_jobs", "Ready jobs that no running worker serves", "queue", "kind")
 WAIT = _gauge("queue_wait_seconds", "Age of the oldest ready job that is served and was never tried", "queue", "kind")
 JOBS = _gauge(
     "jobs", "Jobs that are not over: ready, quarantined, later, running, waiting, dead; each counted to 10,000", "state"
 )
-DEAD = _gauge("dead_letters", "Dead jobs, which wait for somebody's decision, counted to 10,000", "kind")
+DEAD = _gauge(
+    "dead_letters",
+    "Dead jobs that wait for a decision, counted to 10,000; without documents whose content cannot be read",
+    "kind",
+)
 WORKERS = _gauge("workers_alive", "Workers within their lease")
-SERVING = _gauge("workers_serving_documents", "Workers that would take a document")
+SERVING = _gauge("workers_serving_documents", "Running workers that serve documents")
 WORKERS_LATELY = _gauge(
     "workers_lately", "Workers within the last hour: started, left, process_ended, lease_ended", "event"
 )
@@ -61,7 +66,7 @@ DOCUMENTS = _gauge(
 )
 LATELY = _gauge(
     "documents_lately",
-    "Documents within the last hour: accepted, ready, partial (ready with gaps), failed; of the newest 5,000 events",
+    "Documents within the last hour: accepted, ready, partial (partly readable), failed; of the newest 5,000 events",
     "event",
 )
 SCHEDULES = _gauge("schedules", "Schedules: active, overdue, paused, retired", "state")
@@ -70,28 +75,28 @@ INBOX = _gauge(
     "inbox_unsettled", "Messages of a source: waiting, failed; counted to 10,000 together", "source", "state"
 )
 TROUBLE = _gauge("source_trouble", "1 while a source does not answer", "source")
-SILENT = _gauge("source_silent_seconds", "Since a source has answered last", "source")
+SILENT = _gauge("source_silent_seconds", "Time since a source last answered", "source")
 FOUND = describe(
     "counter",
     "penstock_findings",
-    "What checks of documents have found, in blobs and index, too",
+    "Faults that the checks of documents, blobs and index have found",
     ("check",),
     fleet=True,
 )
-OPEN = _gauge("findings_open", "Findings that are still there", "check")
+OPEN = _gauge("findings_open", "Findings of checks that are still open", "check")
 VIOLATIONS = _gauge("invariant_violations", "Rows that break an invariant", "number")
-READING = describe("gauge", "penstock_gauges_seconds", "What it took this process to read the gauges of the fleet")
-BREAKER = _gauge("breaker_open", "1: nobody calls it, after too many failures", "limit")
+READING = describe("gauge", "penstock_gauges_seconds", "Time this process took to read the gauges of the fleet")
+BREAKER = _gauge("breaker_open", "1 while the breaker is open, after too many failures", "limit")
 LIMITS: tuple[tuple[MetricDescription, Callable[[LimitState], float]], ...] = (
     (_gauge("limit_used", "Permits in use, over the fleet", "limit"), lambda limit: limit.used),
     (_gauge("limit_granted", "Permits granted to workers", "limit"), lambda limit: limit.granted),
     (
-        _gauge("limit_concurrency", "Calls that the workers dare to have at once", "limit"),
+        _gauge("limit_concurrency", "Concurrent calls that the workers currently allow (adaptive)", "limit"),
         lambda limit: limit.concurrency,
     ),
     (BREAKER, lambda limit: limit.opened_at is not None),
 )
-DISK = describe("gauge", "penstock_disk_free_ratio", "Free part of the disk with the documents' files", ("folder",))
+DISK = describe("gauge", "penstock_disk_free_ratio", "Free part of the disk with the files of documents", ("folder",))
 
 
 class FleetGauges(Collector):
@@ -122,7 +127,7 @@ class FleetGauges(Collector):
                     self._samples |= await read_fleet(session)
             self._samples[READING] = [((), time.monotonic() - began)]
         except (TimeoutError, DatabaseTrouble, DatabaseUnreachable, asyncpg.PostgresError) as error:
-            # The last: a table that the schema of the release before does not have. The process has its own metrics to tell.
+            # The last: a table that the schema of the release before does not have. Metrics of the process are served anyway.
             log.warning("the fleet's gauges cannot be read", error=str(error) or type(error).__name__)
         self._read_at = time.monotonic()
 
@@ -162,23 +167,19 @@ async def _read_lanes(session: Session) -> dict[MetricDescription, Samples]:
 
 
 async def _read_jobs(session: Session) -> dict[MetricDescription, Samples]:
-    dead = {row["kind"]: row["count"] for row in await sql.count_dead(session, most=MOST)}
+    rows = await sql.count_dead(session, most=MOST, kinds=list(DOCUMENT_KINDS), unreadable=UNREADABLE)
     states = await count_states(session, MOST)
-    states["dead"] = sum(dead.values())
-    return {JOBS: _by_label(states), DEAD: _by_label(dead)}
+    states["dead"] = sum(row["count"] for row in rows)
+    return {JOBS: _by_label(states), DEAD: _by_label({row["kind"]: row["count"] for row in rows if not row["unread"]})}
 
 
 async def _read_workers(session: Session) -> dict[MetricDescription, Samples]:
     [lately] = await sql.count_workers_lately(session, most=MOST)
     return {
         WORKERS: [((), await count_workers(session))],
-        SERVING: [((), await count_serving(session))],
+        SERVING: [((), await engine.count_serving(session, PREPARE))],
         WORKERS_LATELY: _by_label(dict(lately)),
     }
-
-
-async def count_serving(session: Session) -> int:
-    return await engine.count_serving(session, PREPARE)
 
 
 async def _read_documents(session: Session) -> dict[MetricDescription, Samples]:
@@ -208,7 +209,7 @@ async def _read_limits(session: Session) -> dict[MetricDescription, Samples]:
 
 
 class Disk:
-    """How full the disk with the documents' files is, on this machine; nothing for a bucket."""
+    """The free space of the disk with the files of documents, on this machine; nothing for a bucket."""
 
     def __init__(self, settings: Settings) -> None:
         self._folder = None if settings.blobs.url else settings.blobs.folder or settings.home / "blobs"

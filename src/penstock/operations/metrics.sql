@@ -2,13 +2,23 @@
 -- is unfinished, or stops counting at a bound.
 
 -- name: count_dead
-select lane.kind, count(*) as count
-from (select lane from penstock.jobs where state = 'dead' order by fingerprint, id limit :most::int) as dead
-join penstock.lanes as lane on lane.id = dead.lane
-group by lane.kind order by lane.kind
+-- All jobs of a cause are of one kind and failed with the same type of error. So one of them, by one probe, shows whether it is the
+-- content of documents: `unread`.
+select lane.kind, lane.kind = any (:kinds::text[]) and one.type = any (:unreadable::text[]) as unread, sum(cause.count)::bigint as count
+from (
+  select fingerprint, count(*) as count
+  from (select fingerprint from penstock.jobs where state = 'dead' order by fingerprint, id limit :most::int) as dead
+  group by fingerprint
+) as cause
+cross join lateral (
+  select job.lane, coalesce(job.error ->> 'type', '') as type from penstock.jobs as job
+  where job.state = 'dead' and job.fingerprint = cause.fingerprint order by job.id limit 1
+) as one
+join penstock.lanes as lane on lane.id = one.lane
+group by 1, 2 order by 1, 2
 
 -- name: count_workers_lately
--- Who came and went within an hour, of the newest; those that are gone are kept for a week.
+-- Workers that started or ended within an hour, of the newest; rows of those that are gone are kept for a week.
 select
   count(*) filter (where started_at > penstock.now() - interval '1 hour') as started,
   count(*) filter (where gone_why = 'left') as left,
@@ -20,7 +30,7 @@ from (
 ) as worker
 
 -- name: count_duplicates
--- Schedules that do the same at the same moments, under two names. One name cannot be there twice: it is the key.
+-- Schedules that do the same at the same moments, under two names. The same name cannot occur twice: it is the key.
 select coalesce(sum(count - 1), 0)::bigint from (
   select count(*) as count from penstock.schedules
   where paused_at is null and retired_at is null
@@ -28,7 +38,7 @@ select coalesce(sum(count - 1), 0)::bigint from (
 ) as schedule
 
 -- name: count_inbox
--- Messages that nobody has taken yet, and those that nobody could take: from source to source by one probe each.
+-- Messages that are waiting or failed: from source to source by one probe each.
 with recursive source as (
   (select source as name from penstock.inbox where state <> 'taken' order by source limit 1)
   union all

@@ -1,88 +1,57 @@
-"""The status of documents, jobs and workers, problems first: `penstock status` and `GET /api/status`.
+"""The status of documents, jobs and workers: `penstock status` and `GET /api/status`.
 
-It covers documents, not the engine below them, which `doctor` examines.
+Problems are the findings of `doctor`. Documents that could not be read because of their content have a list of their own: they
+are not a problem of operation.
 """
 
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Sequence
 from typing import Any
 
-from asyncpg import Record
-
-from penstock.database import Session, statements
-from penstock.documents import count_documents
-from penstock.engine import Penstock, WorkerState, list_workers, pauses
+from penstock.database import Session, all_tenants
+from penstock.documents import PREPARE, UnreadDocument, count_documents, list_unread
+from penstock.engine import Penstock, WorkerState, list_workers
 from penstock.engine.inspect import count_jobs
-from penstock.text import counted, span
-
-sql = statements(__file__)
-
-OLD_AFTER = timedelta(minutes=5)
-MOST_CAUSES = 10
-KIND = "prepare_document"
+from penstock.operations.doctor import MOST_UNREAD, Finding, examine, examine_session
 
 
-async def read_status(app: Penstock, *, collection: str | None = None, tenant: str = "default") -> dict[str, Any]:
-    """Everything, or what belongs to one collection: documents, jobs, workers, problems."""
+async def read_status(
+    app: Penstock, *, collection: str | None = None, tenant: str = "default", thorough: bool = False
+) -> dict[str, Any]:
+    """Documents, jobs and unread documents of the tenant, or of one collection; the workers, and the findings.
+
+    `thorough`: also the findings that need connections of their own, as `doctor` has them.
+    """
     documents = await count_documents(app, collection, tenant=tenant)
     fairness_key = collection if collection is None or tenant == "default" else f"{tenant}/{collection}"
+    pooled = app.database.endpoint.address.pooled
 
-    async def look(session: Session) -> tuple[Any, ...]:
-        return (
-            await count_jobs(session, fairness_key),
-            await list_workers(session),
-            await sql.oldest_queued(session, tenant=tenant, collection=collection),
-            await sql.failed_by_cause(session, tenant=tenant, collection=collection, most=MOST_CAUSES),
-            await pauses(session),
-        )
+    async def read(session: Session) -> tuple[dict[str, Any], list[WorkerState], list[Finding]]:
+        findings = [] if thorough else await examine_session(session, app.settings, pooled=pooled)
+        return await count_jobs(session, fairness_key), await list_workers(session), findings
 
-    jobs, workers, oldest, causes, paused = await app.database.pool.repeat(look)
+    with all_tenants():  # findings are about all of them
+        jobs, workers, findings = await app.database.pool.repeat(read)
     return {
         "documents": documents,
         "jobs": jobs,
         "workers": [_describe(worker) for worker in workers],
-        "problems": [
-            *_find_worker_problems(workers, documents),
-            *_find_pauses(paused),
-            *_find_waiting(oldest),
-            *_find_failed(causes),
-        ],
+        "findings": await examine(app.settings) if thorough else findings,
+        **await read_unread(app, collection=collection, tenant=tenant),
     }
+
+
+async def read_unread(
+    app: Penstock, *, collection: str | None = None, among: Sequence[int] | None = None, tenant: str = "default"
+) -> dict[str, Any]:
+    """The newest documents that could not be read, and how many there are; `among` some collections, by id."""
+
+    async def read(session: Session) -> tuple[list[UnreadDocument], int]:
+        return await list_unread(session, tenant=tenant, collection=collection, among=among, most=MOST_UNREAD)
+
+    unread, count = await app.database.pool.repeat(read)
+    return {"unread": unread, "unread_count": count}
 
 
 def _describe(worker: WorkerState) -> dict[str, Any]:
     known = ("id", "name", "host", "pid", "status", "running", "slots", "started_at", "heartbeat_at", "load")
-    return {key: getattr(worker, key) for key in known} | {"serves_documents": KIND in worker.kinds}
-
-
-def _find_worker_problems(workers: list[WorkerState], documents: dict[str, int]) -> Iterator[str]:
-    alive = [worker for worker in workers if worker.status != "silent"]
-    serving = [worker for worker in alive if KIND in worker.kinds and not worker.draining]
-    unfinished = documents["queued"] + documents["processing"]
-    if not serving:
-        waiting = f" {counted(unfinished, 'document')} {'waits' if unfinished == 1 else 'wait'}." if unfinished else ""
-        whom = "No worker is running" if not alive else "No running worker serves documents"
-        yield f"{whom}.{waiting} Start one with `penstock worker`, or everything with `penstock up`."
-    for worker in workers:
-        if worker.status == "silent":
-            yield f"The worker {worker.name} has been silent for {span(worker.silent_for)}: `penstock doctor`."
-
-
-def _find_pauses(pauses: list[Record]) -> Iterator[str]:
-    for pause in pauses:
-        what, name = pause["what"], pause["name"]
-        resume = f"penstock resume --{what.replace('_', '-')} {name}"
-        yield f"The {what.replace('_', ' ')} {name} is paused ({pause['reason']}): `{resume}`."
-
-
-def _find_waiting(oldest: list[Record]) -> Iterator[str]:
-    for row in oldest:
-        if row["age"] > OLD_AFTER:
-            yield f"Document {row['id']} ({row['name']}) has waited for {span(row['age'])}: `penstock why {row['id']}`."
-
-
-def _find_failed(causes: list[Record]) -> Iterator[str]:
-    for cause in causes:
-        example = f"{cause['id']} ({cause['name']}): {(cause['message'] or 'no reason is known').rstrip('.')}"
-        number = counted(cause["count"], "document")
-        yield f"{number} failed ({cause['cause']}), such as {example}. `penstock why {cause['id']}` says more."
+    return {key: getattr(worker, key) for key in known} | {"serves_documents": PREPARE in worker.kinds}

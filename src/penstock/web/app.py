@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from starlette.routing import BaseRoute
 
 from penstock import __version__
-from penstock.operations import FleetGauges
+from penstock.operations import ApiCheck, FleetGauges
 from penstock.product import Product
 from penstock.web import health, pages
 from penstock.web.api import (
@@ -31,7 +31,7 @@ from penstock.web.middleware.errors import handle_problems
 from penstock.web.middleware.rate_limit import AddressLimits, RateLimits
 from penstock.web.middleware.request_body import RequestBodies
 from penstock.web.pages.overview import OverviewCache
-from penstock.web.server import UNTRACED, Tracing
+from penstock.web.server import UNTRACED, RequestTimes, Tracing
 
 
 def make_app(product: Product) -> FastAPI:
@@ -51,7 +51,7 @@ def make_app(product: Product) -> FastAPI:
     app.state.authenticator = Authenticator(product.app.database, product.settings.api)
     app.state.gauges = FleetGauges(product.app.database)
     app.state.inbox_capacity = sources.InboxCapacity(product)
-    app.state.readiness = health.Readiness(product.app.database, product.settings.api.stale_after)
+    app.state.readiness = health.Readiness(ApiCheck(product.app.database, stale_after=product.settings.api.stale_after))
     app.state.overview_cache = OverviewCache()
     app.state.changes = events.Changes(product.app.database)
     app.router.routes.extend(_all_routes())
@@ -64,6 +64,7 @@ def make_app(product: Product) -> FastAPI:
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestBodies)
     app.add_middleware(Tracing)
+    app.add_middleware(RequestTimes)
     handle_problems(app)
     check_declared(app)
     return app

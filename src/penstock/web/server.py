@@ -1,4 +1,4 @@
-"""The HTTP server of a process: the listening socket, uvicorn on it, the lag of its event loop, and a span for each request.
+"""The HTTP server of a process: the listening socket, uvicorn on it, the lag of its event loop; request times and traces.
 
 The socket is bound before anything else starts: a port in use is one sentence and not a traceback from a half-started
 process. Under `penstock up` the parent binds it and hands it down, so that a restarted API process loses no connection.
@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from penstock import telemetry
 from penstock.access import any_usable_key
 from penstock.database import Session
 from penstock.errors import BadSetting, PortTaken
@@ -172,6 +173,41 @@ class LoopLag:
     def blocked(self) -> str:
         """The beginning of a sentence about the blockage; empty if there was none."""
         return f"The event loop was blocked for {self.worst:.1f} s" if self.worst > BLOCKED_AFTER else ""
+
+
+# -- request times ------------------------------------------------------------------------------------------------------
+
+request_seconds = telemetry.histogram(
+    "penstock_http_request_seconds",
+    "Seconds until an answer of the API began, by route; status is 2xx, 3xx, 4xx or 5xx",
+    ("route", "method", "status"),
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+)
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})  # a client may make up others
+
+
+class RequestTimes:
+    """Measures each request until its answer begins: a stream or a download may go on for long."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].startswith(QUIET):
+            await self._app(scope, receive, send)
+            return
+        began = time.monotonic()
+
+        async def send_measured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                route = scope.get("route")
+                where = "other" if route is None else route.path  # not the path: names of documents are in it
+                method = scope["method"] if scope["method"] in METHODS else "other"
+                status = f"{message['status'] // 100}xx"
+                request_seconds.labels(where, method, status).observe(time.monotonic() - began)
+            await send(message)
+
+        await self._app(scope, receive, send_measured)
 
 
 # -- tracing --------------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ class AsyncClient:
         return decode(Found, await self._transport.ask("GET", "/api/search", query=wish))
 
     async def status(self, *, collection: str | None = None) -> Status:
-        """Counts, workers and problems."""
+        """Counts, workers, findings, and documents that could not be read."""
         return decode(Status, await self._transport.ask("GET", "/api/status", query={"collection": collection}))
 
     async def live(self) -> Health:

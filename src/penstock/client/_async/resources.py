@@ -12,6 +12,7 @@ from penstock.client.fleet_models import (
     Cause,
     ChangedJobs,
     DeadJob,
+    Finding,
     InboxMessage,
     Job,
     Key,
@@ -39,7 +40,7 @@ from penstock.client.knowledge_models import (
     StreamMessage,
 )
 from penstock.client.models import Collection, CollectionDeletion, Why, decode, decode_list
-from penstock.client.signing import sign_message
+from penstock.client.transport import sign_message
 from penstock.client.upload_body import content_of
 
 Setting = str | int | None  # model, chunk_size, chunk_overlap, ocr_language, search_language, index
@@ -336,7 +337,7 @@ class AsyncJobs(AsyncResource):
 
 
 class AsyncFleet(AsyncResource):
-    """Workers, limits and schedules."""
+    """Workers, limits, schedules and findings. Operators only."""
 
     async def workers(self, *, gone_within: int = 3600) -> builtins.list[Worker]:
         """The live workers, and those that left within so many seconds."""
@@ -349,6 +350,17 @@ class AsyncFleet(AsyncResource):
     async def close_breaker(self, limit: str) -> LimitState:
         """Let calls through again without waiting for a probe."""
         return await self._ask(LimitState, "POST", "/api/limits/{limit}/close", at={"limit": limit})
+
+    async def findings(self) -> builtins.list[Finding]:
+        """The findings of `penstock doctor`, the most urgent first."""
+        return await self._ask_list(Finding, "/api/findings")
+
+    async def acknowledge(self, finding: str, *, seconds: int = 86_400) -> builtins.list[Finding]:
+        """Acknowledge the findings of a name: not a problem until they change, or until the time is over."""
+        answer = await self._transport.ask(
+            "POST", "/api/findings/{finding}/acknowledge", at={"finding": finding}, query={"seconds": seconds}
+        )
+        return decode_list(Finding, answer)
 
     async def schedules(self) -> builtins.list[Schedule]:
         """The schedules."""

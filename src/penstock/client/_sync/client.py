@@ -98,7 +98,7 @@ class Client:
         return decode(Found, self._transport.ask("GET", "/api/search", query=wish))
 
     def status(self, *, collection: str | None = None) -> Status:
-        """Counts, workers and problems."""
+        """Counts, workers, findings, and documents that could not be read."""
         return decode(Status, self._transport.ask("GET", "/api/status", query={"collection": collection}))
 
     def live(self) -> Health:

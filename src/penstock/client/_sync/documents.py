@@ -310,6 +310,10 @@ class Documents(Uploads, Downloads):
         """Stop preparing it; it becomes failed, as cancelled."""
         return self._ask(Document, "POST", "/api/documents/{id}/cancel", at={"id": id})
 
+    def dismiss(self, id: int) -> Document:  # noqa: A002
+        """Take a document that could not be read off the list of unread documents; it stays failed."""
+        return self._ask(Document, "POST", "/api/documents/{id}/dismiss", at={"id": id})
+
     def link(self, id: int, *, seconds: int | None = None) -> Link:  # noqa: A002
         """A link to its bytes that works without a key, for some minutes."""
         made = self._transport.ask("POST", "/api/documents/{id}/link", at={"id": id}, query={"seconds": seconds})

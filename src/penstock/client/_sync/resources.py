@@ -13,6 +13,7 @@ from penstock.client.fleet_models import (
     Cause,
     ChangedJobs,
     DeadJob,
+    Finding,
     InboxMessage,
     Job,
     Key,
@@ -40,7 +41,7 @@ from penstock.client.knowledge_models import (
     StreamMessage,
 )
 from penstock.client.models import Collection, CollectionDeletion, Why, decode, decode_list
-from penstock.client.signing import sign_message
+from penstock.client.transport import sign_message
 from penstock.client.upload_body import content_of
 
 Setting = str | int | None  # model, chunk_size, chunk_overlap, ocr_language, search_language, index
@@ -335,7 +336,7 @@ class Jobs(Resource):
 
 
 class Fleet(Resource):
-    """Workers, limits and schedules."""
+    """Workers, limits, schedules and findings. Operators only."""
 
     def workers(self, *, gone_within: int = 3600) -> builtins.list[Worker]:
         """The live workers, and those that left within so many seconds."""
@@ -348,6 +349,17 @@ class Fleet(Resource):
     def close_breaker(self, limit: str) -> LimitState:
         """Let calls through again without waiting for a probe."""
         return self._ask(LimitState, "POST", "/api/limits/{limit}/close", at={"limit": limit})
+
+    def findings(self) -> builtins.list[Finding]:
+        """The findings of `penstock doctor`, the most urgent first."""
+        return self._ask_list(Finding, "/api/findings")
+
+    def acknowledge(self, finding: str, *, seconds: int = 86_400) -> builtins.list[Finding]:
+        """Acknowledge the findings of a name: not a problem until they change, or until the time is over."""
+        answer = self._transport.ask(
+            "POST", "/api/findings/{finding}/acknowledge", at={"finding": finding}, query={"seconds": seconds}
+        )
+        return decode_list(Finding, answer)
 
     def schedules(self) -> builtins.list[Schedule]:
         """The schedules."""

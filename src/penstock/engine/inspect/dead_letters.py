@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -138,9 +138,14 @@ async def redrive(
     return await run_stages(plan, run)
 
 
-async def dead_by_cause(session: Session, most: int) -> list[Record]:
-    """The causes of dead jobs, the most frequent first, with how many there are of each."""
-    return await sql.dead_by_cause(session, most=most)
+async def dead_by_cause(
+    session: Session, most: int, *, without: Sequence[str] = (), kinds: Sequence[str] = ()
+) -> list[Record]:
+    """The causes of dead jobs, the most frequent first, with how many there are of each.
+
+    Jobs of `kinds` that failed with an error of one of the types `without` are left out.
+    """
+    return await sql.dead_by_cause(session, most=most, without=list(without), kinds=list(kinds))
 
 
 async def dead_jobs(session: Session, *, fingerprint: str | None, kind: str | None = None, most: int) -> list[Record]:

@@ -8,6 +8,7 @@ select fingerprint, count(*) as count,
   max(job.error ->> 'message') as message, max(job.error ->> 'code') as code, min(job.id) as first_id, max(job.id) as last_id
 from penstock.jobs as job join penstock.lanes as lane on lane.id = job.lane
 where job.state = 'dead'
+  and not (lane.kind = any (:kinds::text[]) and coalesce(job.error ->> 'type', '') = any (:without::text[]))
 group by fingerprint order by count(*) desc limit :most
 
 -- name: redrives_of

@@ -120,7 +120,7 @@ async def choose_permits(session: Session, name: str, permits: int) -> None:
     except asyncpg.UndefinedColumnError:
         raise BadJob("The schema cannot store permits set by hand yet: run `penstock db migrate` first.") from None
     if known is None:
-        raise BadJob(f"There is no limit {name}: `penstock limits list` lists them.")
+        raise BadJob(f"Limit {name} does not exist. `penstock limits list` shows all.")
 
 
 async def unchoose_permits(session: Session, name: str) -> bool:

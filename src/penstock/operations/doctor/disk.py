@@ -2,9 +2,10 @@
 
 The disks are those of the blob folder, of the scratch folder of the sandbox processes, and of the database if it runs on this
 machine. A bucket is probed by writing a few bytes. A folder is only inspected: writing to it would leave sub-folders owned
-by the account that ran the command, which may be root.
+by the account that ran the command, which may be root. The readiness of a process uses the same functions.
 """
 
+import asyncio
 import os
 import shlex
 import shutil
@@ -25,16 +26,29 @@ LEAST_FREE = 256 * 2**20  # bytes, whatever the disk
 SMALL_PART, MUCH = 0.05, 20 * 2**30  # less than 5 % of a disk is little, unless that is still much
 BUCKET = "export PENSTOCK_BLOBS__OPTIONS='name=value …'  # or blobs.url, blobs.endpoint; then restart"
 FOLDER = "export PENSTOCK_BLOBS__FOLDER=/…  # a folder that this account may write to; then restart"
-NAMES = {"blobs": "documents", "database": "the database", "scratch": "the readers of documents"}
+NAMES = {"blobs": "documents", "database": "the database", "scratch": "the sandbox processes"}
 
 
 async def examine_disks(session: Session, settings: Settings, *, least_free: int = LEAST_FREE) -> list[Finding]:
-    places = {"scratch": Path(tempfile.gettempdir())}
-    if not settings.blobs.url:
+    data_folder = await find_data_folder(session)
+    return await asyncio.to_thread(examine_places, settings, data_folder, least_free=least_free)
+
+
+async def find_data_folder(session: Session) -> str | None:
+    """The folder of the database, if it is on this machine and we may know it."""
+    found: str | None = await sql.data_folder.value(session)
+    return found
+
+
+def examine_places(
+    settings: Settings, data_folder: str | None, *, documents: bool = True, least_free: int = LEAST_FREE
+) -> list[Finding]:
+    """The disks that this process uses; those of documents only if it stores or reads any."""
+    places = {"database": Path(data_folder)} if data_folder else {}
+    if documents:
+        places["scratch"] = Path(tempfile.gettempdir())
+    if documents and not settings.blobs.url:
         places["blobs"] = _blob_folder(settings)
-    data = await sql.data_folder.value(session)
-    if data:
-        places["database"] = Path(data)
     return [
         finding for what, folder in sorted(places.items()) for finding in _examine(what, folder, settings, least_free)
     ]
@@ -43,16 +57,21 @@ async def examine_disks(session: Session, settings: Settings, *, least_free: int
 def _examine(what: str, folder: Path, settings: Settings, least_free: int) -> Iterator[Finding]:
     if what == "database" and not folder.is_dir():  # in another container, which has another disk
         return
-    disk = shutil.disk_usage(_existing(folder))
+    try:
+        disk = shutil.disk_usage(_existing(folder))
+    except OSError as error:
+        said = f"The disk of {NAMES[what]} cannot be read at {folder}: {error.strerror}."
+        yield Finding("storage-away", said, f"df -h {shlex.quote(str(folder))}", {"what": what}, subject=what)
+        return
     if disk.free >= least_free and (disk.free >= SMALL_PART * disk.total or disk.free >= MUCH):
         return
     said = (
         f"The disk of {NAMES[what]} is nearly full: {disk.free / 2**20:,.0f} MB of {disk.total / 2**20:,.0f} MB are "
-        f"free at {folder}. When it is full, uploads are refused and jobs are tried again later; nothing is lost. Penstock "
-        "makes no room by itself: remove what is not needed there, enlarge the disk, or use a folder of another one:"
+        f"free at {folder}. When it is full, uploads are refused and jobs are retried later; nothing is lost. Penstock does "
+        "not free space: remove what is not needed there, enlarge the disk, or use a folder of another one:"
     )
     evidence = {"what": what, "folder": str(folder), "free": disk.free, "total": disk.total}
-    yield Finding("disk-full", said, _move(what, folder, settings), evidence)
+    yield Finding("disk-full", said, _move(what, folder, settings), evidence, subject=what)
 
 
 def _move(what: str, folder: Path, settings: Settings) -> str:
@@ -64,7 +83,7 @@ def _move(what: str, folder: Path, settings: Settings) -> str:
         # The folder is made with the first document.
         copy = f"cp -a {shlex.quote(str(moved))}/. /… && " if moved.exists() else ""
         return f"{copy}export {place}=/…  # /… is on a larger disk; while everything is stopped"
-    return f"df -h {shlex.quote(str(folder))}  # the server is not ours: its owner moves its data_directory"
+    return f"df -h {shlex.quote(str(folder))}  # its owner moves the data_directory of the server"
 
 
 async def examine_blobs(settings: Settings) -> list[Finding]:
@@ -72,13 +91,13 @@ async def examine_blobs(settings: Settings) -> list[Finding]:
     if not settings.blobs.url:
         folder = _blob_folder(settings)
         if trouble := _trouble(_existing(folder)):
-            said = f"Documents cannot be kept: {trouble}"
+            said = f"Documents cannot be stored: {trouble}"
             return [Finding("blobs-unwritable", said, FOLDER, {"folder": str(folder)})]
         return []
     try:
         await probe(open_store(settings))
     except (BadSetting, Refused, JobFailure) as error:
-        said = f"Documents cannot be kept: {mask(str(error))}"
+        said = f"Documents cannot be stored: {mask(str(error))}"
         return [Finding("blobs-unwritable", said, BUCKET, {"url": settings.blobs.url})]
     return []
 

@@ -1,7 +1,7 @@
 """Findings about what documents need from other systems: the sources that they come from, and language models.
 
 Sources: one does not answer, no worker reads it, too many of its messages wait. The sentences are those of `penstock why`
-(documents/inbox.py). Language models: jobs wait for one that no worker has configured, or documents were read only in part.
+(documents/inbox.py). Language models: jobs wait for one that no worker has configured, or documents have incomplete facts.
 """
 
 import shlex
@@ -12,14 +12,13 @@ from penstock.database import Session, statements
 from penstock.documents import COUNTED_TO, message_kind, tell_source
 from penstock.engine import WorkerState
 from penstock.engine.inspect import WaitingLane
-from penstock.operations.doctor.finding import Finding
+from penstock.operations.doctor.finding import WORKER, Finding
 from penstock.pipelines import KIND
 from penstock.settings import Settings
 from penstock.text import counted
 
 sql = statements(__file__)
 
-WORKER = "penstock worker"
 MESSAGES = message_kind("")  # how the kinds of jobs of all sources begin
 NAMES = {"trouble": "source-trouble", "late": "source-late", "full": "source-full"}
 
@@ -34,17 +33,19 @@ async def examine_sources(session: Session, settings: Settings) -> list[Finding]
 
 
 def _examine(row: Record, settings: Settings) -> Finding | None:
-    told = tell_source(f"The source {row['name']}", dict(row), settings.sources.get(row["name"]))
-    if told.because not in NAMES:
+    state = tell_source(f"The source {row['name']}", dict(row), settings.sources.get(row["name"]))
+    if state.because not in NAMES:
         return None
-    command = f"penstock sources check {row['name']}" if told.because == "trouble" else WORKER
-    return Finding(NAMES[told.because], told.sentence, command, dict(row))
+    command = f"penstock sources check {row['name']}" if state.because == "trouble" else WORKER
+    return Finding(NAMES[state.because], state.sentence, command, dict(row), subject=row["name"])
 
 
 def _examine_unread(settings: Settings, known: dict[str, Record]) -> list[Finding]:
     unread = sorted(name for name, chosen in settings.sources.items() if chosen.type != "webhook" and name not in known)
     return [
-        Finding("source-late", f"The source {name} was never read: no worker runs it.", WORKER, {"name": name})
+        Finding(
+            "source-late", f"The source {name} was never read: no worker runs it.", WORKER, {"name": name}, subject=name
+        )
         for name in unread
     ]
 
@@ -68,13 +69,14 @@ def examine_unserved_sources(lanes: list[WaitingLane], workers: list[WorkerState
             f"{'waits' if count == 1 else 'wait'}. Add [sources.{name}] to the settings of a worker and restart it:",
             WORKER,
             {"source": name, "messages": count},
+            subject=name,
         )
         for name, count in sorted(waiting.items())
     ]
 
 
 async def examine_llms(session: Session, lanes: list[WaitingLane], workers: list[WorkerState]) -> list[Finding]:
-    """Jobs that found no model, and requests for a model that no live worker has."""
+    """Jobs that found no model, and requests for a model that no running worker has."""
     row = await sql.waiting_for_llm.first(session)
     count, oldest = (row["count"], row["oldest"]) if row is not None else (0, None)
     asked: dict[str, int] = {}
@@ -88,8 +90,8 @@ async def examine_llms(session: Session, lanes: list[WaitingLane], workers: list
     if count:
         parts.insert(0, f"{counted(count, 'job')}, of which job {oldest} is the oldest")
     said = (
-        f"A language model is waited for, and no live worker has it in its settings: {'; '.join(parts)}. "
-        "Add a table [llms.NAME] with its url and model to the settings of the workers, or start one that has it:"
+        f"Jobs are waiting for a language model that no running worker has configured: {'; '.join(parts)}. "
+        "Add a table [llms.NAME] with its url and model to the settings of the workers, or start a worker that has it:"
     )
     command = _start(min(asked, default="main"))
     return [Finding("no-llm", said, command, {"jobs": count, "oldest": oldest, "requests": asked})]
@@ -107,10 +109,12 @@ async def examine_facts(session: Session) -> list[Finding]:
         Finding(
             "facts-partial",
             f"{counted(row['documents'], 'document')} of the collection {row['collection']} "
-            f"{'was' if row['documents'] == 1 else 'were'} read only in part, document {row['document']} because: "
-            f"{str(row['reason']).rstrip('.')}. What is missing is asked for alone.",
+            f"{'has' if row['documents'] == 1 else 'have'} incomplete facts, document {row['document']} because: "
+            f"{str(row['reason']).rstrip('.')}. Only the missing windows are asked for again.",
             f"penstock extract {shlex.quote(row['collection'])}",
             {"collection": row["collection"], "documents": row["documents"], "document": row["document"]},
+            subject=row["collection"],
+            count=row["documents"],
         )
         for row in await sql.partly_read(session)
     ]

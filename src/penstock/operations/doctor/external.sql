@@ -1,5 +1,5 @@
 -- name: waiting_for_llm
--- Jobs that came to their question and found no model; each looks again after a while.
+-- Jobs that found no model; each checks again after a while.
 select count(*) as count, min(id) as oldest from penstock.jobs where state = 'later' and error ->> 'type' = 'NoModel'
 
 -- name: partly_read
@@ -12,7 +12,7 @@ where extraction.state = 'current' and extraction.gaps <> '[]'
 group by collection.id order by collection.id limit 20
 
 -- name: sources
--- What waits and what has failed is counted to a bound.
+-- Waiting and failed messages are counted to a bound.
 select source.name, source.tenant, source.received, source.polled_at, source.error, source.error_since, penstock.now() as now,
   (select count(*) from (select from penstock.inbox where inbox.source = source.name and state = 'waiting' limit :most::int) as few) as waiting,
   (select count(*) from (select from penstock.inbox where inbox.source = source.name and state = 'failed' limit :most::int) as few) as failed

@@ -1,4 +1,4 @@
--- A table cannot be a parameter: these are the statements themselves.
+-- A table cannot be a parameter: these return the statements to run.
 
 -- name: vacuum
 select format('vacuum (analyze) penstock.%I', relname) as statement

@@ -1,5 +1,5 @@
-"""Findings about integrity, as the scheduled checks have stored them: violated invariants, documents that are wrong and could
-not be repaired, repairs of the last day, and checks that have not run.
+"""Findings about integrity, as the scheduled checks have stored them: violated invariants, faults of documents that could not
+be repaired, repairs of the last day, and checks that have not run.
 
 Doctor checks nothing here itself: the invariants are in operations/invariants.py, the checks of documents in
 documents/integrity.
@@ -50,16 +50,17 @@ def _examine_violated(rows: list[Record]) -> Iterator[Finding]:
         rule = invariant.rule if invariant is not None else "It is of another release."
         said = (
             f"Invariant {number} is violated by {counted(row['count'], 'row')}: {rule} For example: "
-            f"{examples[0]['sentence']} This should be impossible: keep the logs, ask `{examples[0]['advice']}`, and look "
-            "again when it is mended."
+            f"{examples[0]['sentence']} This should be impossible: keep the logs, run `{examples[0]['advice']}`, and check "
+            "again when it is fixed:"
         )
         evidence = {"number": number, "violations": row["count"], "examples": examples}
-        yield Finding("invariant-violated", said, "penstock invariants", evidence)
+        command = "penstock invariants"
+        yield Finding("invariant-violated", said, command, evidence, subject=str(number), count=row["count"])
 
 
 def _examine_stale_invariants(rows: list[Record]) -> Iterator[Finding]:
     if rows:
-        said = f"Nobody has looked at {counted(len(rows), 'invariant')} for {span(rows[0]['silent_for'])}."
+        said = f"{counted(len(rows), 'invariant')} {_were(len(rows))} not checked for {span(rows[0]['silent_for'])}."
         evidence = {"checks": [row["name"] for row in rows], "seconds": rows[0]["silent_for"].total_seconds()}
         yield Finding("invariants-stale", said, "penstock schedules run check-invariants", evidence)
 
@@ -71,14 +72,14 @@ def _examine_open(rows: list[Record]) -> Iterator[Finding]:
         others = f" {counted(row['count'] - 1, 'more finding')} of this check." if row["count"] > 1 else ""
         said = f"{first['sentence']}{' ' + first['repair'] if first['repair'] else ''}{others}"
         evidence = {"check": row["check_name"], "open": row["count"], "findings": examples}
-        yield Finding(f"documents-{row['check_name']}", said, first["advice"], evidence)
+        yield Finding(f"documents-{row['check_name']}", said, first["advice"], evidence, count=row["count"])
 
 
 def _examine_stale_checks(rows: list[Record]) -> Iterator[Finding]:
     if rows:
         longest = rows[0]["silent_for"]
         names = [row["name"] for row in rows]
-        said = f"{counted(len(rows), 'check')} of documents ({listed(names)}) did not look for {span(longest)}."
+        said = f"{counted(len(rows), 'check')} of documents ({listed(names)}) {_were(len(rows))} not run for {span(longest)}."
         evidence = {"checks": names, "seconds": longest.total_seconds()}
         yield Finding("checks-stale", said, "penstock schedules run check-documents", evidence)
 
@@ -88,8 +89,12 @@ def _examine_repaired(rows: list[Record]) -> Iterator[Finding]:
         total = sum(row["count"] for row in rows)
         kinds = listed([f"{row['count']:,} by {row['check_name']}" for row in rows])
         said = (
-            f"{counted(total, 'finding')} about documents {'was' if total == 1 else 'were'} repaired in the last day "
+            f"{counted(total, 'finding')} about documents {_were(total)} repaired in the last day "
             f"({kinds}). The latest: {rows[0]['sentence']} {rows[0]['repair']}"
         )
         evidence = {"repaired": {row["check_name"]: row["count"] for row in rows}}
-        yield Finding("documents-repaired", said, "", evidence, note=True)
+        yield Finding("documents-repaired", said, "", evidence)
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"

@@ -10,8 +10,7 @@ from (
 group by check_name order by check_name
 
 -- name: stale_checks
--- Those that did not look for long, although somebody has been there all the time who could have; also if none ever did, which
--- the first of them shows.
+-- Checks that did not run for long although a worker could have run them all the time. If none ever did, the first is missing.
 with serving as (
   select min(started_at) as since from penstock.workers
   where gone_at is null and not draining and heartbeat_at + lease >= penstock.now() and :kind = any (kinds)

@@ -47,8 +47,8 @@ def _examine_budget(budget: ConnectionBudget) -> Iterator[Finding]:
     limit = budget.tightest
     said = (
         f"Connections run out: {limit.name} is {limit.size}, {counted(workers, 'worker')} may open {budget.promised}, and "
-        f"others have {limit.others} open. Another worker needs {need}, and would wait. Start all with a smaller pool, or "
-        "raise the limit."
+        f"other clients have {limit.others} open. Another worker needs {need} and would wait. Start all workers with a smaller "
+        "pool, or raise the limit."
     )
     smaller = (limit.size - limit.others) // (workers + 1) - connections_needed(0, pooled=budget.pooled)
     command = (
@@ -60,39 +60,36 @@ def _examine_budget(budget: ConnectionBudget) -> Iterator[Finding]:
 
 def _examine_bloat(tables: list[Record]) -> Iterator[Finding]:
     for table in tables:
-        said = (
-            f"The table {table['name']} has {table['dead']:,} dead rows beside {table['live']:,} live ones: every look "
-            "walks over them."
-        )
-        yield Finding("bloat", said, "penstock db vacuum", dict(table))
+        said = f"The table {table['name']} has {table['dead']:,} dead and {table['live']:,} live rows: scans read both."
+        yield Finding("bloat", said, "penstock db vacuum", dict(table), subject=table["name"])
 
 
 def _examine_autovacuum(tables: list[Record]) -> Iterator[Finding]:
     for table in tables:
         if table["name"] is None:
-            said = "Autovacuum is off for the whole server: dead rows stay for ever."
+            said = "Autovacuum is off for the whole server: dead rows are never removed."
             command = 'penstock db psql -c "alter system set autovacuum = on" -c "select pg_reload_conf()"'
         else:
-            said = f"Autovacuum is off for the table {table['name']}: its dead rows stay for ever."
+            said = f"Autovacuum is off for the table {table['name']}: its dead rows are never removed."
             command = f'penstock db psql -c "alter table penstock.{table["name"]} reset (autovacuum_enabled)"'
-        yield Finding("autovacuum-off", said, command, dict(table))
+        yield Finding("autovacuum-off", said, command, dict(table), subject=table["name"] or "")
 
 
 def _examine_statistics(tables: list[Record]) -> Iterator[Finding]:
     for table in tables:
         said = (
             f"The statistics of the table {table['name']} are old: {table['changed']:,} of its "
-            f"{table['live']:,} rows have changed since they were taken, and the planner guesses."
+            f"{table['live']:,} rows have changed since the last analyze, and the planner guesses."
         )
         command = f'penstock db psql -c "analyze penstock.{table["name"]}"'
-        yield Finding("statistics-stale", said, command, dict(table))
+        yield Finding("statistics-stale", said, command, dict(table), subject=table["name"])
 
 
 def _examine_transactions(transactions: list[Record]) -> Iterator[Finding]:
     for one in transactions:
         said = (
             f"A transaction of {one['application_name'] or 'an unnamed program'} (user {one['usename']}, {one['state']}) has "
-            f"been open for {span(one['age'])}: no dead row that is younger can be removed. Let it end, or end it."
+            f"been open for {span(one['age'])}: vacuum cannot remove newer dead rows. Let it end, or end it:"
         )
         command = f'penstock db psql -c "select pg_terminate_backend({one["pid"]})"'
-        yield Finding("long-transaction", said, command, dict(one))
+        yield Finding("long-transaction", said, command, dict(one), subject=str(one["pid"]))

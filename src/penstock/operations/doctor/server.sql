@@ -1,5 +1,5 @@
 -- name: dead_rows
--- Rows that are over and still take room, of the tables whose rows live for seconds.
+-- Dead rows of the tables whose rows live for seconds.
 select relname as name, n_live_tup as live, n_dead_tup as dead, last_autovacuum
 from pg_stat_user_tables
 where schemaname = 'penstock' and relname = any (:tables::text[]) and n_dead_tup >= :least::bigint and n_dead_tup > n_live_tup
@@ -18,8 +18,8 @@ where relnamespace = 'penstock'::regnamespace and relname = any (:tables::text[]
 order by 1 nulls first
 
 -- name: long_transactions
--- Those that keep vacuum from removing what is over: they have a snapshot or a number of their own. The server's own clock,
--- for that is what transactions are dated by.
+-- Transactions that keep vacuum from removing dead rows: they have a snapshot or an id. By the server's own clock, as
+-- transactions are dated by it.
 select pid, application_name, usename, state, left(query, 100) as query, clock_timestamp() - xact_start as age
 from pg_stat_activity
 where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
@@ -28,7 +28,7 @@ where datname = current_database() and pid <> pg_backend_pid() and backend_type 
 order by xact_start
 
 -- name: unmeasured
--- Tables of which most rows came or changed since the planner looked at them.
+-- Tables of which most rows were added or changed since the last analyze.
 select relname as name, n_live_tup as live, n_mod_since_analyze as changed
 from pg_stat_user_tables
 where schemaname = 'penstock' and n_live_tup >= :least::bigint and n_mod_since_analyze > n_live_tup / 2

@@ -40,9 +40,9 @@ async def _examine_clock(session: Session) -> list[Finding]:
         return []
     ahead = "ahead of" if skew > timedelta(0) else "behind"
     said = (
-        f"The clock of the database is {span(skew)} {ahead} that of this machine: their logs do not fit "
-        "together, and signed links of buckets may be refused. Penstock sets no clock: set the one that is wrong, on its "
-        "machine (with systemd: timedatectl set-ntp true). Both clocks are shown by:"
+        f"The clock of the database is {span(skew)} {ahead} that of this machine: their logs cannot be compared, and buckets "
+        "may refuse signed links. Penstock does not set clocks: correct the wrong one on its machine (with systemd: "
+        "timedatectl set-ntp true). This shows both:"
     )
     return [Finding("clock-skew", said, CLOCKS, {"seconds": skew.total_seconds()})]
 
@@ -55,12 +55,13 @@ def _examine_memory(settings: Settings) -> Iterator[Finding]:
         return
     said = (
         f"extraction.children is {chosen.children} and extraction.memory {int(chosen.memory) // 2**20:,} MB: together "
-        f"{wanted // 2**20:,} MB, and this machine has {there // 2**20:,} MB. Large documents at the same time "
-        "would end workers."
+        f"{wanted // 2**20:,} MB, and this machine has {there // 2**20:,} MB. Several large documents at once would end "
+        "workers."
     )
     fitting = max(1, there // int(chosen.memory))
     evidence = {"children": chosen.children, "memory": int(chosen.memory), "machine": there}
-    yield Finding("settings-clash", said, f"export PENSTOCK_EXTRACTION__CHILDREN={fitting}  # then restart", evidence)
+    command = f"export PENSTOCK_EXTRACTION__CHILDREN={fitting}  # then restart"
+    yield Finding("settings-clash", said, command, evidence, subject="extraction.memory")
 
 
 def _examine_timeout(settings: Settings, milliseconds: int) -> Iterator[Finding]:
@@ -69,14 +70,13 @@ def _examine_timeout(settings: Settings, milliseconds: int) -> Iterator[Finding]
         return
     said = (
         f"The server ends statements after {span(theirs)} (statement_timeout), and pool.call_timeout is "
-        f"{span(ours)}: long statements fail in a way that looks like trouble of the database."
+        f"{span(ours)}: long statements fail as if the database were in trouble."
     )
     command = (
         f"export PENSTOCK_POOL__CALL_TIMEOUT={milliseconds}ms  # then restart; or raise statement_timeout of the role"
     )
-    yield Finding(
-        "settings-clash", said, command, {"statement_timeout": milliseconds, "call_timeout": ours.total_seconds()}
-    )
+    evidence = {"statement_timeout": milliseconds, "call_timeout": ours.total_seconds()}
+    yield Finding("settings-clash", said, command, evidence, subject="pool.call_timeout")
 
 
 def _examine_codes(rows: list[Record]) -> Iterator[Finding]:
@@ -84,7 +84,7 @@ def _examine_codes(rows: list[Record]) -> Iterator[Finding]:
     for row in rows:
         said = (
             f"Workers that serve {row['kind']} have had different code or settings for {span(row['since'])} "
-            f"({listed(row['codes'])}): what a job does depends on who takes it. The oldest is {row['name']} on "
-            f"{row['host']}; restart it with what the others have."
+            f"({listed(row['codes'])}): the outcome of a job depends on the worker that takes it. The oldest is "
+            f"{row['name']} on {row['host']}; restart it with the code and settings of the others."
         )
-        yield Finding("fleet-mixed", said, f"kill -TERM {row['pid']}", dict(row))
+        yield Finding("fleet-mixed", said, f"kill -TERM {row['pid']}", dict(row), subject=row["name"])

@@ -2,7 +2,7 @@
 select extract(epoch from penstock.now())::float
 
 -- name: statement_timeout
--- Of those who log in as we do; what this session has set for itself does not count.
+-- Of our role and database; what this session has set for itself does not count.
 select coalesce((
   select (regexp_match(chosen, '^statement_timeout=(\d+)$'))[1]::int
   from pg_db_role_setting, unnest(setconfig) as chosen

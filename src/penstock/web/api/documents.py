@@ -1,4 +1,4 @@
-"""`/api/documents`: list, show, read, explain, retry, cancel, delete, restore; `/api/receipts`. Uploads are in uploads.py."""
+"""`/api/documents`: list, show, read, explain, change, delete, restore; `/api/receipts`. Uploads are in uploads.py."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -155,6 +155,12 @@ async def cancel_document(caller: Writes, id: DocumentId) -> documents.Document:
     changed = await documents.cancel_document(caller.app, id, tenant=caller.tenant)
     caller.product.notifier.notify()
     return changed
+
+
+@routes.post("/{id}/dismiss")
+async def dismiss_document(caller: Writes, id: DocumentId) -> documents.Document:  # noqa: A002
+    """Take a document that could not be read off the list of unread documents; it stays failed."""
+    return await documents.dismiss_document(caller.app, id, by=caller.principal.name, tenant=caller.tenant)
 
 
 @routes.delete("/{id}", status_code=202)

@@ -202,10 +202,10 @@ async def change_document(
     caller: Writes,
     request: Request,
     id: DocumentId,  # noqa: A002
-    action: Literal["retry", "cancel", "delete", "restore"],
+    action: Literal["retry", "cancel", "dismiss", "delete", "restore"],
     confirmed: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Retry, cancel, delete after a question, restore. A refusal is shown on the document's page."""
+    """Retry, cancel, dismiss, delete after a question, restore. A refusal is shown on the document's page."""
     app, tenant = caller.app, caller.tenant
     if action == "delete" and not confirmed:
         found = [await documents.show_document(app, id, tenant=tenant)]
@@ -229,6 +229,7 @@ async def change_document(
         change = {
             "retry": documents.retry_document,
             "cancel": documents.cancel_document,
+            "dismiss": documents.dismiss_document,
             "restore": documents.restore_document,
         }[action]
         try:
@@ -236,5 +237,11 @@ async def change_document(
         except WrongState as error:
             return await _show(caller, request, id, DocumentView(), fault=str(error))
     caller.product.notifier.notify()
-    did = {"retry": "retried", "cancel": "cancelled", "delete": "deleted", "restore": "restored"}[action]
+    did = {
+        "retry": "retried",
+        "cancel": "cancelled",
+        "dismiss": "dismissed",
+        "delete": "deleted",
+        "restore": "restored",
+    }[action]
     return back(f"/documents/{id}", did)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Form, Path, Query, Request, Response
 
 from penstock.database import Session, all_tenants
-from penstock.engine import acknowledge_lost, connections_needed, read_budget
+from penstock.engine import connections_needed, read_budget
 from penstock.engine.inspect import (
     MOST_COUNTED,
     OUTCOMES,
@@ -28,6 +28,7 @@ from penstock.engine.inspect import (
 from penstock.errors import BadJob, Refused, WrongState
 from penstock.web.api import fleet, jobs, sources
 from penstock.web.dependencies import Admins, Caller, Reads, Storable, Writes
+from penstock.web.health import acknowledge_finding
 from penstock.web.pages.charts import Column, Stretch
 from penstock.web.pages.render import back, query, show
 
@@ -259,12 +260,9 @@ async def close_breaker(caller: Admins, limit: Needed, came_from: CameFrom = "")
 
 
 @fleet_routes.post("/acknowledge", response_class=Response)
-async def acknowledge(caller: Admins) -> Response:
-    """Acknowledge lost workers: only later losses are reported."""
-    caller.needs_fleet()
-    with all_tenants():
-        async with caller.app.transaction() as tx:
-            await acknowledge_lost(tx)
+async def acknowledge(caller: Admins, finding: Needed) -> Response:
+    """Acknowledge the findings of a name, for a day."""
+    await acknowledge_finding(caller, finding)
     return back("/", "acknowledged")
 
 
