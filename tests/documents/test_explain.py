@@ -125,7 +125,7 @@ async def test_it_was_cancelled_or_deleted_or_abandoned(document_queue: Document
     because, sentence = await why(document_queue, made.id)
     assert because == "deleted"
     assert f"removed and verified (`penstock documents receipt {made.id}`)" in sentence
-    with pytest.raises(NotFound, match="no document 999"):
+    with pytest.raises(NotFound, match="Document 999 does not exist"):
         await explain_document(document_queue.app, 999)
 
 
