@@ -82,7 +82,7 @@ class TwoTenants:
         return sorted(secret for secret in self.secrets if secret.lower() in seen)
 
 
-async def until(condition: Callable[[], Awaitable[bool]], within: float = 20) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], within: float = 60) -> None:
     async with asyncio.timeout(within):
         while not await condition():  # noqa: ASYNC110  no event for what another task does
             await asyncio.sleep(0.05)

@@ -2,13 +2,22 @@
 -- By number alone: before ANALYZE has seen the table, a condition on the state would make the planner read all of it.
 select id from penstock.blobs where id > :after order by id limit :most
 
+-- name: these
+-- By id, and by nothing else (offset 0): before ANALYZE has seen the table, the planner would read all of the partial index of
+-- kept blobs.
+(select id, key, size, state from penstock.blobs where id = any (:blobs::bigint[]) offset 0)
+
 -- name: kept
-select id, key, size from penstock.blobs where id = any (:blobs::bigint[]) and state = 'kept'
+select id, key, size from
+-- include: blobs.sql these
+as blob where state = 'kept'
 
 -- name: users
 -- The documents that have these bytes, some of very many, if they are still kept. One that waits will fail by itself, and say why.
 select blob.id as blob_id, blob.key, usage.document, usage.tenant, usage.name, usage.collection, sharing.documents
-from penstock.blobs as blob
+from
+-- include: blobs.sql these
+as blob
 cross join lateral (
   select count(distinct version.document_id) as documents from penstock.versions as version where version.blob_id = blob.id
 ) as sharing
@@ -21,5 +30,5 @@ cross join lateral (
     and not (document.state = 'queued' and version.id = document.version_id)
   order by document.id limit :most
 ) as usage
-where blob.id = any (:blobs::bigint[]) and blob.state = 'kept'
+where blob.state = 'kept'
 order by blob.id, usage.document
