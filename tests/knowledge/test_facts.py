@@ -238,5 +238,5 @@ async def test_the_doctor_tells_of_documents_that_were_read_in_part(
         await study.add("a.txt", "\n\n".join(f"This is part {n}. {'It is long. ' * 35}" for n in range(6)))
         await study.extract()
         [finding] = [each for each in await examine(study.product.settings) if each.name == "facts-partial"]
-        assert finding.sentence.startswith("1 document of the collection papers was read only in part")
+        assert finding.sentence.startswith("1 document of the collection papers has incomplete facts")
         assert finding.command == "penstock extract papers"

@@ -166,7 +166,7 @@ async def test_the_budget_is_too_small(limited_application: Application, limited
         await second.until("connections")
     assert "no live worker serves the kind rest in the queue slow" in await why(limited_application, job)
     [finding] = [one for one in await examine(limited_application.client.settings) if one.name == "budget"]
-    assert f"Another worker needs {EACH}, and would wait" in finding.sentence
+    assert f"Another worker needs {EACH} and would wait" in finding.sentence
     assert finding.command in {"penstock fleet --budget"} or finding.command.startswith("PENSTOCK_POOL__SIZE=")
 
 
@@ -187,7 +187,7 @@ async def test_a_schedule_does_not_fire(application: Application) -> None:
     await application.client.add_schedule("hourly", "0 * * * *", Kind("greet", anything)())
     await application.run("update penstock.schedules set next_at = next_at - interval '3 hours'")
     finding = await found(application, "schedule-overdue")
-    assert finding.sentence.startswith("1 schedule should have ticked and did not (hourly)")
+    assert finding.sentence.startswith("1 schedule should have fired and did not (hourly)")
     assert finding.command == "penstock worker module:app"
     await application.worker()
     await vanished(application, "schedule-overdue")
