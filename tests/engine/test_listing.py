@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.inspect import history, list_finished, queries
+from penstock.engine.inspect import list_finished, queries
 from penstock.engine.inspect.queries import JobFilter, list_jobs
 from tests.engine.conftest import JobQueue
 
@@ -39,7 +39,7 @@ async def test_all_ways_find_the_same(
     job_queue: JobQueue, monkeypatch: pytest.MonkeyPatch, few: int, window: int
 ) -> None:
     monkeypatch.setattr(queries, "FEW", few)
-    monkeypatch.setattr(queries, "WINDOW", window)
+    monkeypatch.setattr(queries, "FINISHED_WINDOW", window)
     for name in ("greet", "read"):
         await job_queue.run(
             "insert into penstock.lanes (queue, kind, fairness_key) values ('default', $1, 'default')", name
@@ -90,7 +90,7 @@ async def test_list_finished(job_queue: JobQueue, monkeypatch: pytest.MonkeyPatc
         return found
 
     for window in (20_000, 10):
-        monkeypatch.setattr(history, "WINDOW", window)
+        monkeypatch.setattr(queries, "FINISHED_WINDOW", window)
         assert await find() == list(range(60, 0, -1))
         assert await find(outcome="cancelled") == list(range(60, 0, -5))
         assert await find(kind="read", outcome="done") == [n for n in range(60, 0, -1) if n % 2 and n % 5]

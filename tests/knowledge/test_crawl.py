@@ -103,7 +103,7 @@ async def test_a_site_becomes_documents(database_url: DatabaseUrl, tmp_path: Pat
             "/private/x": "robots.txt does not allow it.",
             "/private/y": "robots.txt does not allow it.",
             "/p.png": "It is of the type image/png, which is not taken (crawl.media_types).",
-            "/broken": f"{site.url('/broken')} answered 404 (Not Found). Correct the URL, or ask whoever runs that server.",
+            "/broken": f"{site.url('/broken')} answered 404 (Not Found). Correct the URL, or ask the operator of that server.",
         }
         assert states["/broken"] == "failed"
         assert "/deep/3" not in states, "that is a fourth link"

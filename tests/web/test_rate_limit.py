@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock import telemetry
-from penstock.settings.rates import Rate, RateSettings, parse_rate
+from penstock.settings import Rate, RateSettings, parse_rate
 from penstock.web.middleware.errors import handle_problems, plain
 from penstock.web.middleware.rate_limit import (
     PLACES,

@@ -49,4 +49,4 @@ from penstock.client.models import FileAnswer as FileAnswer
 from penstock.client.models import Found as Found
 from penstock.client.models import Hit as Hit
 from penstock.client.models import Packet as Packet
-from penstock.client.signing import sign_message as sign_message
+from penstock.client.transport import sign_message as sign_message

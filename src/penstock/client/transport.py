@@ -9,6 +9,8 @@ One more answer counts as such: 409 for a key that is in flight, when it belongs
 whose end the server has not noticed. The connections are in _async/transport.py.
 """
 
+import hashlib
+import hmac
 import json
 import os
 import time
@@ -212,3 +214,16 @@ async def async_off_loop(call: Callable[P, T], /, *args: P.args, **options: P.kw
 
 def off_loop(call: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
     return call(*args, **options)
+
+
+def sign_message(secret: str, message_id: str, body: bytes, *, timestamp: int | None = None) -> dict[str, str]:
+    """The headers that go with the body, which is sent byte for byte as it was signed; `message_id` may be in the body."""
+    moment = str(int(time.time()) if timestamp is None else timestamp)
+    signed = b".".join([moment.encode(), message_id.encode(), body])
+    headers = {
+        "Penstock-Timestamp": moment,
+        "Penstock-Signature": f"v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}",
+    }
+    if message_id:
+        headers["Penstock-Message-Id"] = message_id
+    return headers

@@ -96,15 +96,15 @@ async def rabbit(url: str, who: str) -> AsyncIterator["AbstractConnection"]:
 
 
 @asynccontextmanager
-async def service_bus(url: str, who: str) -> AsyncIterator["ServiceBusClient"]:
-    """A client until the end of the block; all that goes wrong with it is BrokerAway."""
+async def service_bus(url: str, who: str, *, retries: int = 1) -> AsyncIterator["ServiceBusClient"]:
+    """A client until the end of the block; all that goes wrong with it is BrokerAway. `retries` are the library's own."""
     from azure.core.exceptions import AzureError
     from azure.servicebus.aio import ServiceBusClient
 
     logging.getLogger("azure").setLevel(logging.ERROR)  # it logs each try; the final error is raised
     client: ServiceBusClient | None = None
     try:
-        client = ServiceBusClient.from_connection_string(url, retry_total=1, retry_backoff_factor=0.2)
+        client = ServiceBusClient.from_connection_string(url, retry_total=retries, retry_backoff_factor=0.2)
         yield client
     except PenstockError:
         raise

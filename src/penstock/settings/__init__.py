@@ -3,14 +3,16 @@
 from penstock.settings.loader import check_arguments, describe, load_settings
 from penstock.settings.memos import MemoSettings
 from penstock.settings.models import LlmSettings, ModelSettings
-from penstock.settings.rates import Rate, RateSettings, parse_rate
 from penstock.settings.settings import (
     ApiSettings,
     CollectionSettings,
     LogSettings,
     PoolSettings,
     PostgresSettings,
+    Rate,
+    RateSettings,
     Settings,
+    parse_rate,
 )
 from penstock.settings.sources import BusSettings, SourceSettings
 from penstock.settings.storage import QdrantSettings, parse_options

@@ -47,8 +47,10 @@ class BusSource:
         assert self._chosen.url is not None  # noqa: S101  the settings see to it
         await self._context.position()  # its row, in which trouble is noted
         url, queue = self._chosen.url.get_secret_value(), self._chosen.queue or ""
+        # The library's own retries are off: after a lost connection they open another one for each message that is being
+        # settled and close those of the others, and a call that waits on a closed one blocks the event loop for a minute.
         async with (
-            service_bus(url, f"the source {self._context.name}") as client,
+            service_bus(url, f"the source {self._context.name}", retries=0) as client,
             client.get_queue_receiver(queue) as receiver,
         ):
             while True:
@@ -130,14 +132,21 @@ def body_of(delivery: "ServiceBusReceivedMessage") -> bytes:
 
 
 async def _settle_all(settle: Callable[[T], Awaitable[None]], messages: Sequence[T]) -> None:
-    """So many at once. A lock that was lost is not our trouble: that message comes again."""
+    """The first alone, which finds a connection that was lost meanwhile; then so many at once, until one of them fails."""
+    for part in (messages[:1], *(messages[at : at + SETTLING] for at in range(1, len(messages), SETTLING))):
+        try:
+            async with asyncio.timeout(CALL), asyncio.TaskGroup() as group:
+                for message in part:
+                    group.create_task(_settle_one(settle, message))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+
+async def _settle_one(settle: Callable[[T], Awaitable[None]], message: T) -> None:
+    """A lock that was lost is not our trouble: that message comes again."""
     from azure.servicebus.exceptions import MessageAlreadySettled, MessageLockLostError
 
-    for start in range(0, len(messages), SETTLING):
-        async with asyncio.timeout(CALL):
-            ends = await asyncio.gather(*map(settle, messages[start : start + SETTLING]), return_exceptions=True)
-        for end in ends:
-            if isinstance(end, MessageLockLostError | MessageAlreadySettled):
-                log.info("a lock was lost: the message will come again", error=str(end))
-            elif end is not None:
-                raise end
+    try:
+        await settle(message)
+    except (MessageLockLostError, MessageAlreadySettled) as error:
+        log.info("a lock was lost: the message comes again", error=str(error))

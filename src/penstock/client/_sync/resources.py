@@ -41,7 +41,7 @@ from penstock.client.knowledge_models import (
     StreamMessage,
 )
 from penstock.client.models import Collection, CollectionDeletion, Why, decode, decode_list
-from penstock.client.signing import sign_message
+from penstock.client.transport import sign_message
 from penstock.client.upload_body import content_of
 
 Setting = str | int | None  # model, chunk_size, chunk_overlap, ocr_language, search_language, index

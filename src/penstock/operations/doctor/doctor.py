@@ -32,7 +32,6 @@ from penstock.engine import count_serving, find_schedules, list_workers, overdue
 from penstock.engine.inspect import waiting_lanes
 from penstock.engine.limits import list_limits
 from penstock.operations.doctor import engine
-from penstock.operations.doctor.acknowledgements import apply_acknowledgements
 from penstock.operations.doctor.disk import LEAST_FREE, examine_blobs, examine_disks
 from penstock.operations.doctor.external import (
     examine_facts,
@@ -41,7 +40,7 @@ from penstock.operations.doctor.external import (
     examine_unserved_sources,
     is_source_lane,
 )
-from penstock.operations.doctor.finding import Finding, by_urgency
+from penstock.operations.doctor.finding import Finding, apply_acknowledgements, by_urgency
 from penstock.operations.doctor.integrity import examine_documents, examine_invariants
 from penstock.operations.doctor.server import DEAD_ROWS, LONG_AFTER, MANY_ROWS, examine_server
 from penstock.operations.doctor.settings import examine_settings
