@@ -112,6 +112,7 @@ async def test_a_fair_share_wait(application: Application) -> None:
             await application.enqueue("rest", queue="slow", seconds=0.1), "done"
         )  # so that there is a pace
     await application.until_state(await application.enqueue("rest", queue="slow"), "running")
+    await application.until("select from penstock.workers where load ->> 'running' = '1'")  # by its next heartbeat
     for fairness_key in ("mill", "weir", "lock"):
         await application.client.enqueue_many(
             [Kind("rest", anything, "slow")() for _ in range(30)], fairness_key=fairness_key
