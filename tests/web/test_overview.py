@@ -42,6 +42,26 @@ async def test_a_stale_answer_is_given_while_the_next_is_made() -> None:
             await asyncio.sleep(0)
 
 
+async def test_a_reading_that_began_before_a_change_is_not_kept() -> None:
+    kept: SharedCache[int] = SharedCache(60.0)
+    gate, made = asyncio.Event(), 0
+
+    async def make() -> int:
+        nonlocal made
+        made += 1
+        answer = made
+        await gate.wait()
+        return answer
+
+    first = asyncio.create_task(kept.get("a", make))
+    await asyncio.sleep(0)
+    kept.clear()
+    second = asyncio.create_task(kept.get("a", make))
+    await asyncio.sleep(0)
+    gate.set()
+    assert (await first, await second, await kept.get("a", make)) == (1, 2, 2)
+
+
 async def test_an_error_is_not_kept() -> None:
     kept: SharedCache[int] = SharedCache(60.0)
 

@@ -156,6 +156,43 @@ async def test_a_document_that_could_not_be_read_is_dismissed(api: Api) -> None:
     assert (await api.get("/api/status")).json["unread_count"] == 0
 
 
+async def test_the_overview_lists_documents_that_could_not_be_read(api: Api) -> None:
+    await api.make("mill")
+    async with api.working():
+        torn, other = [
+            (await api.put(name, b"%PDF-1.7 torn " + name.encode())).json["id"] for name in ("a.pdf", "b.pdf")
+        ]
+        for each in (torn, other):
+            assert (await api.over(each))["status"] == "failed"
+    page = check(await get(api, "/"))
+    reason = (await api.get(f"/api/documents/{torn}")).json["error"]["message"]
+    section = listed_unread(page)
+    assert section.count(reason) == 2 and "a.pdf" in section
+    assert "failed" not in section, "it is not red"
+    assert "dead-jobs" not in [fields.get("finding") for _, fields in page.forms], "not a problem of operation"
+
+    address = f"/documents/{torn}#replace"
+    assert address in page.links
+    [unfolded] = [
+        given for _, given in check(await get(api, f"/documents/{torn}")).tags if given.get("id") == "replace"
+    ]
+    assert "open" in unfolded
+
+    dismiss = (f"/documents/{torn}/dismiss", {"came_from": "/"})
+    assert dismiss in page.forms
+    assert (await send(api, dismiss[0], **dismiss[1])).headers["Location"] == "/?did=dismissed"
+    page = check(await get(api, "/?did=dismissed"))
+    assert dismiss not in page.forms
+    assert "b.pdf" in listed_unread(page) and "a.pdf" not in listed_unread(page)
+    await send(api, f"/documents/{other}/dismiss", came_from="/")
+    assert not listed_unread(check(await get(api, "/")))
+
+
+def listed_unread(page: Seen) -> str:
+    """The source of the section on the overview."""
+    return page.source.partition("Documents that could not be read")[2].partition("</section>")[0]
+
+
 # -- delete -------------------------------------------------------------------------------------------------------------
 
 
@@ -298,6 +335,25 @@ async def test_a_problem_has_a_button(api: Api) -> None:
     assert (await send(api, acknowledge[0], **acknowledge[1])).headers["Location"] == "/?did=acknowledged"
     assert (await api.get("/api/findings")).json[-1]["acknowledged_until"] is not None
     assert (await send(api, "/jobs/resume", **held, came_from="//evil.example")).status == 422
+    assert resume not in check(await get(api, "/")).forms
+
+
+async def test_an_acknowledged_problem_is_listed_apart(api: Api) -> None:
+    page = check(await get(api, "/"))
+    acknowledge = ("/fleet/acknowledge", {"finding": "no-worker"})
+    assert acknowledge in page.forms
+    names = [fields["finding"] for address, fields in page.forms if address == acknowledge[0]]
+    assert names == [each["name"] for each in (await api.get("/api/findings")).json if each["severity"] != "note"]
+    assert "<h2>Acknowledged</h2>" not in page.source
+    assert (await send(api, acknowledge[0], **acknowledge[1])).headers["Location"] == "/?did=acknowledged"
+    page = check(await get(api, "/?did=acknowledged"))
+    assert acknowledge not in page.forms
+    problems, _, apart = page.source.partition("<h2>Acknowledged</h2>")
+    [finding] = [each for each in (await api.get("/api/findings")).json if each["name"] == "no-worker"]
+    assert "Acknowledged until" in apart and finding["acknowledged_until"][:16] in apart
+    assert "Acknowledged until" not in problems
+    nothing = await send(api, acknowledge[0], finding="no-such-finding")
+    assert nothing.headers["Location"] == "/?did=nothing"
 
 
 # -- the reference ------------------------------------------------------------------------------------------------------

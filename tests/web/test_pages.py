@@ -294,6 +294,49 @@ async def test_nobody_sees_anothers_pages(two_tenants: TwoTenants) -> None:
 
 
 @pytest.mark.parametrize("setting_overrides", [dict(SETTING_OVERRIDES)])
+async def test_the_overview_has_the_buttons_that_its_viewer_may_use(two_tenants: TwoTenants) -> None:
+    await fill(two_tenants)
+    await two_tenants.make_key("fleet reads", scopes=["read"])
+    await two_tenants.make_key("editor", tenant="mill", scopes=["read", "write"])
+
+    async def overview(key: str) -> Seen:
+        return check(await two_tenants.ask(key, "GET", "/", headers=HTML))
+
+    async def act(key: str, path: str, **fields: str) -> int:
+        sent = await two_tenants.ask(key, "POST", path, data=fields, headers=HTML, allow_redirects=False)
+        return sent.status
+
+    def actions(page: Seen) -> set[str]:
+        return {address for address, _ in page.forms}
+
+    dismiss = f"/documents/{two_tenants.broken}/dismiss"
+    for key, listed, writes in (
+        ("mill reads", True, False),
+        ("editor", True, True),
+        ("mill porch", False, False),
+        ("rival", False, False),
+        ("fleet", False, False),
+    ):
+        page = await overview(key)
+        assert (f"/documents/{two_tenants.broken}" in page.links, dismiss in actions(page)) == (listed, writes), key
+        assert ("Documents that could not be read" in page.text) is listed, key
+        assert (f"/documents/{two_tenants.broken}#replace" in page.links) is writes, key
+    assert await act("mill reads", dismiss, came_from="/") == 403
+    assert await act("editor", dismiss, came_from="/") == 303
+    assert dismiss not in actions(await overview("editor"))
+    history = await two_tenants.ask("owner", "GET", f"/api/documents/{two_tenants.broken}/history")
+    assert "editor" in history.body.decode(), "the history keeps by whom"
+
+    assert "/fleet/acknowledge" in actions(await overview("fleet"))
+    assert "/fleet/acknowledge" not in actions(await overview("fleet reads"))
+    [name, *_] = [each["name"] for each in (await two_tenants.ask("fleet", "GET", "/api/findings")).json]
+    assert await act("fleet reads", "/fleet/acknowledge", finding=name) == 403
+    assert await act("owner", "/fleet/acknowledge", finding=name) == 403
+    assert await act("fleet", "/fleet/acknowledge", finding=name) == 303
+    assert " UTC by fleet." in (await overview("fleet reads")).text.partition("Acknowledged")[2]
+
+
+@pytest.mark.parametrize("setting_overrides", [dict(SETTING_OVERRIDES)])
 async def test_signing_in(two_tenants: TwoTenants) -> None:
     base = f"http://127.0.0.1:{two_tenants.api.port}"
     async with aiohttp.ClientSession(base, cookie_jar=aiohttp.CookieJar(unsafe=True), headers=HTML) as browser:

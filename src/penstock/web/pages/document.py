@@ -1,9 +1,10 @@
 """`/documents/{id}`: one document: its explanation, its timeline, its text next to its pages, and its actions."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request, Response
@@ -16,6 +17,7 @@ from penstock.errors import BadRequest, WrongState
 from penstock.web.dependencies import Caller, DocumentId, Reads, Writes
 from penstock.web.middleware.request_body import Form as Files
 from penstock.web.middleware.request_body import check_head, pieces
+from penstock.web.pages.overview import CameFrom, back_to_overview
 from penstock.web.pages.render import back, drawable, show
 
 routes = APIRouter(prefix="/documents", include_in_schema=False)
@@ -203,7 +205,9 @@ async def change_document(
     request: Request,
     id: DocumentId,  # noqa: A002
     action: Literal["retry", "cancel", "dismiss", "delete", "restore"],
+    *,
     confirmed: Annotated[bool, Form()] = False,
+    came_from: CameFrom = "",
 ) -> Response:
     """Retry, cancel, dismiss, delete after a question, restore. A refusal is shown on the document's page."""
     app, tenant = caller.app, caller.tenant
@@ -226,14 +230,14 @@ async def change_document(
     if action == "delete":
         await documents.delete_document(app, id, by=caller.principal.name, tenant=tenant)
     else:
-        change = {
+        changes: dict[str, Callable[..., Awaitable[Document]]] = {
             "retry": documents.retry_document,
             "cancel": documents.cancel_document,
-            "dismiss": documents.dismiss_document,
+            "dismiss": partial(documents.dismiss_document, by=caller.principal.name),
             "restore": documents.restore_document,
-        }[action]
+        }
         try:
-            await change(app, id, tenant=tenant)
+            await changes[action](app, id, tenant=tenant)
         except WrongState as error:
             return await _show(caller, request, id, DocumentView(), fault=str(error))
     caller.product.notifier.notify()
@@ -244,4 +248,4 @@ async def change_document(
         "delete": "deleted",
         "restore": "restored",
     }[action]
-    return back(f"/documents/{id}", did)
+    return back_to_overview(request, did) if came_from else back(f"/documents/{id}", did)

@@ -25,11 +25,12 @@ from penstock.engine.inspect import (
     list_steps,
     running_by_stage,
 )
-from penstock.errors import BadJob, Refused, WrongState
+from penstock.errors import BadJob, NotFound, Refused, WrongState
 from penstock.web.api import fleet, jobs, sources
 from penstock.web.dependencies import Admins, Caller, Reads, Storable, Writes
 from penstock.web.health import acknowledge_finding
 from penstock.web.pages.charts import Column, Stretch
+from penstock.web.pages.overview import CameFrom, back_to_overview
 from penstock.web.pages.render import back, query, show
 
 job_routes = APIRouter(prefix="/jobs", include_in_schema=False)
@@ -42,7 +43,6 @@ MOST_CAUSES = 50
 MINUTES = 60  # of a queue's chart
 Text = Annotated[Storable, Form(max_length=500)]
 Needed = Annotated[Storable, Form(min_length=1, max_length=500)]
-CameFrom = Annotated[Literal["", "/"], Form()]  # the overview, which has the same buttons
 
 
 # -- jobs -----------------------------------------------------------------------------------------------------------
@@ -188,11 +188,11 @@ async def pause(
 
 @job_routes.post("/resume", response_class=Response)
 async def resume(
-    caller: Admins, what: Annotated[jobs.What, Form()], name: Needed, came_from: CameFrom = ""
+    caller: Admins, request: Request, what: Annotated[jobs.What, Form()], name: Needed, came_from: CameFrom = ""
 ) -> Response:
     """End a pause."""
     await jobs.resume(caller, what, name)
-    return back(came_from or "/jobs", "resumed")
+    return back_to_overview(request, "resumed") if came_from else back("/jobs", "resumed")
 
 
 @job_routes.post("/redrive", response_class=Response)
@@ -253,17 +253,20 @@ async def show_fleet(caller: Reads, request: Request) -> Response:
 
 
 @fleet_routes.post("/close", response_class=Response)
-async def close_breaker(caller: Admins, limit: Needed, came_from: CameFrom = "") -> Response:
+async def close_breaker(caller: Admins, request: Request, limit: Needed, came_from: CameFrom = "") -> Response:
     """Let calls through again."""
     await fleet.close_breaker(caller, limit)
-    return back(came_from or "/fleet", "closed")
+    return back_to_overview(request, "closed") if came_from else back("/fleet", "closed")
 
 
 @fleet_routes.post("/acknowledge", response_class=Response)
-async def acknowledge(caller: Admins, finding: Needed) -> Response:
+async def acknowledge(caller: Admins, request: Request, finding: Needed) -> Response:
     """Acknowledge the findings of a name, for a day."""
-    await acknowledge_finding(caller, finding)
-    return back("/", "acknowledged")
+    try:
+        await acknowledge_finding(caller, finding)
+    except NotFound:  # fixed since the page was shown
+        return back_to_overview(request, "nothing")
+    return back_to_overview(request, "acknowledged")
 
 
 # -- schedules ------------------------------------------------------------------------------------------------------
@@ -278,15 +281,18 @@ async def list_schedules(caller: Reads, request: Request) -> Response:
 @schedule_routes.post("/{action}", response_class=Response)
 async def change_schedule(
     caller: Admins,
+    request: Request,
     action: Literal["run", "pause", "resume", "remove"],
     name: Needed,
+    *,
     fairness_key: Text = "",
     came_from: CameFrom = "",
 ) -> Response:
     """Run it now, pause, resume, remove."""
     change = {"run": fleet.run_now, "pause": fleet.pause_one, "resume": fleet.resume_one, "remove": fleet.remove_one}
     await change[action](caller, name, fairness_key or None)
-    return back(came_from or "/schedules", action if action == "run" else f"{action}d")
+    did = action if action == "run" else f"{action}d"
+    return back_to_overview(request, did) if came_from else back("/schedules", did)
 
 
 # -- sources and messages -------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""`/`: problems in sentences, the documents of the last hour and day, what waits, and the workers.
+"""`/`: problems in sentences, unread documents, the documents of the last hour and day, what waits, and the workers.
 
-What all viewers of a tenant see alike is read once a second, and its cost does not grow with the number of documents. Counts
-and the findings of doctor may be older: a viewer gets the last ones, and starts the next reading.
+What all viewers of a tenant see alike is read once a second, and its cost does not grow with the number of documents. Counts,
+unread documents and the findings of doctor may be older: a viewer gets the last ones, and starts the next reading. After a
+form of this page they are read again.
 """
 
 import asyncio
@@ -11,9 +12,9 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Form, Request, Response
 
 from penstock.database import all_tenants
 from penstock.documents import (
@@ -29,11 +30,11 @@ from penstock.documents import (
     waiting_now,
 )
 from penstock.engine import WorkerState, list_workers
-from penstock.operations import Finding, examine_session
+from penstock.operations import Finding, examine_session, read_unread
 from penstock.text import counted
 from penstock.web.dependencies import Caller, Reads
 from penstock.web.pages.charts import Column
-from penstock.web.pages.render import seen_by, show
+from penstock.web.pages.render import back, seen_by, show
 
 routes = APIRouter(include_in_schema=False)
 
@@ -42,6 +43,7 @@ MINUTE, QUARTER = timedelta(minutes=1), timedelta(minutes=15)
 FAILURES = 8  # shown
 MOST = 200  # answers that a cache keeps
 
+CameFrom = Annotated[Literal["", "/"], Form()]  # of an action that other pages have too: the page to go back to
 T = TypeVar("T")
 
 
@@ -68,6 +70,7 @@ class OverviewCache:
         self.statuses: SharedCache[dict[str, int]] = SharedCache(1.0, stale=600.0)
         self.days: SharedCache[list[MinuteBucket]] = SharedCache(10.0, stale=600.0)
         self.fleet: SharedCache[FleetOverview] = SharedCache(2.0, stale=60.0)
+        self.unread: SharedCache[dict[str, Any]] = SharedCache(1.0, stale=60.0)
 
 
 @routes.get("/", response_class=Response)
@@ -78,7 +81,9 @@ async def show_overview(caller: Reads, request: Request) -> Response:
     glance = await cache.tenants.get(viewer, partial(_read_tenant, caller))
     statuses = await count_statuses(request, caller)
     day = await cache.days.get(viewer, partial(_read_day, caller))
+    unread = await cache.unread.get(viewer, partial(_read_unread, caller))
     fleet = await cache.fleet.get("fleet", partial(read_fleet, caller)) if caller.runs_fleet else None
+    findings = fleet.findings if fleet else []  # the most urgent first
     return show(
         request,
         caller,
@@ -87,15 +92,25 @@ async def show_overview(caller: Reads, request: Request) -> Response:
         shown_to=SHOWN_TO,
         statuses=statuses,
         fleet=fleet,
-        problems=[each for each in fleet.findings if each.is_problem] if fleet else [],
+        problems=[each for each in findings if each.is_problem],
+        notes=[each for each in findings if each.note and not each.acknowledged],
+        acknowledged=[each for each in findings if each.acknowledged],
+        **unread,
         actions_of=partial(actions_of, caller),
         acknowledgeable=caller.principal.may("admin"),
-        notes=[each for each in fleet.findings if not each.is_problem] if fleet else [],
         hour=_columns(glance.hour, MINUTE),
         quarters=day,
         day=_columns(day, QUARTER),
         ages=_ages(glance.hour),
     )
+
+
+def back_to_overview(request: Request, did: str) -> Response:
+    """After a form of the overview: its findings and unread documents are read again, as the form may have changed them."""
+    cache: OverviewCache = request.app.state.overview_cache
+    cache.fleet.clear()
+    cache.unread.clear()
+    return back("/", did)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +163,10 @@ async def _read_tenant(caller: Caller) -> TenantOverview:
         failed.documents,
         len(await caller.collections()),
     )
+
+
+async def _read_unread(caller: Caller) -> dict[str, Any]:
+    return await read_unread(caller.app, among=await seen_by(caller), tenant=caller.tenant)
 
 
 async def count_statuses(request: Request, caller: Caller, collection: Collection | None = None) -> dict[str, int]:
@@ -217,14 +236,25 @@ class SharedCache(Generic[T]):
         task = self._making.get(key)
         if task is None:
             task = self._making[key] = asyncio.create_task(self._make(key, make), name="shared answer")
-            task.add_done_callback(lambda _: self._making.pop(key, None))
+            task.add_done_callback(partial(self._end, key))
             task.add_done_callback(_retrieve_error)  # the viewer that waits for it may leave
         if age <= self._stale and answer is not None:
             return answer
         return await asyncio.shield(task)
 
+    def clear(self) -> None:
+        """Forget all answers after a change. A reading under way may be older than the change, so its answer is not kept."""
+        self._known.clear()
+        self._making.clear()
+
+    def _end(self, key: Hashable, task: "asyncio.Task[T]") -> None:
+        if self._making.get(key) is task:
+            del self._making[key]
+
     async def _make(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         answer = await make()
+        if self._making.get(key) is not asyncio.current_task():
+            return answer
         self._known[key] = (time.monotonic(), answer)
         self._known.move_to_end(key)
         while len(self._known) > MOST:
