@@ -68,7 +68,7 @@ async def test_the_command_leaves_it_to_a_worker(environ: dict[str, str], site: 
     assert (code, answer["state"], answer["created"], str(answer["id"])) == (1, "failed", False, number)
     assert answer["not_taken"][0]["state"] == "failed"
     code, said = await penstock("crawls", "stop", number, **environ)
-    assert (code, said.strip()) == (2, f"Crawl {number} is failed: there is nothing to stop.")
+    assert (code, said.strip()) == (2, f"Crawl {number} is failed: only a running crawl can be stopped.")
     code, said = await penstock("crawls", "start", "no url", **environ)
     assert (code, said.splitlines()[-1]) == (2, "The URL must begin with http:// or https://.")
 
