@@ -13,7 +13,7 @@ from penstock import __version__
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
-EXAMPLES = sorted((ROOT / "examples/engine").glob("[a-z]*.py"))
+EXAMPLES = [path for path in sorted((ROOT / "examples/engine").glob("*.py")) if path.stem != "temporary_home"]
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -124,7 +124,7 @@ async def test_what_was_replaced_since_it_was_listed_is_taken_once(
         [shown] = await list_documents(product.app)
         assert (shown.version, await text_of(product, shown.id)) == (1, "Newer.")
         assert gone["state"] == "failed"
-        assert "gone.txt is not there" in gone["error"]
+        assert "gone.txt does not exist in the bucket" in gone["error"]
 
 
 async def test_what_cannot_be_taken_is_a_dead_letter_once(
@@ -169,7 +169,7 @@ async def test_a_bucket_that_cannot_be_listed_says_why(
 ) -> None:
     async with listing(database_url, tmp_path, cloud, url=f"{cloud.url[:5]}nothing-here/in") as (_, source):
         with pytest.raises(
-            Transient, match=r"Listing the bucket nothing-here/in failed: there is no such bucket\. Make it"
+            Transient, match=r"Listing the bucket nothing-here/in failed: the bucket does not exist\. Create it"
         ):
             await source.run()
     if cloud.url.startswith("az"):

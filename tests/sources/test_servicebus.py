@@ -136,7 +136,7 @@ async def test_poison_is_dead_lettered_with_its_reason(
         rows = await until_there(product, 5)
         letters = dict(await dead_letters(client, queue, 4))
         assert "not JSON" in letters[b"\xff no JSON"]
-        assert "no JSON object" in letters[b"[1]"]
+        assert "not a JSON object but an array" in letters[b"[1]"]
         assert "1MB are taken" in letters[large]
         assert "same came before with other content" in letters[b'{"id": "same", "v": 2}']
         reasons = [json.loads(row["payload"]).get("penstock:poison") for row in rows]

@@ -234,7 +234,7 @@ class HandleMessage:
                     return await self._store.write(response.pieces(), most=most)
             return await self._store.write(self._bucket(chosen).read(reference.blob), most=most)
         except NotFound as error:
-            raise BadMessage(f"{reference.name} does not exist: {error}") from None
+            raise BadMessage(str(error)) from None
         except BodyTooLarge as error:
             raise BadMessage(f"{reference.name} is too large: {error}") from None
 
