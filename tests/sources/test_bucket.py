@@ -181,7 +181,7 @@ async def test_a_bucket_that_cannot_be_listed_says_why(
     else:
         await asyncio.to_thread(_put_raw, cloud, "odd//key.txt")
         async with listing(database_url, tmp_path, cloud, url=f"{cloud.url}/odd") as (_, source):
-            with pytest.raises(Transient, match=r"there is 'odd//key\.txt': a key with an empty part"):
+            with pytest.raises(Transient, match=r"the object 'odd//key\.txt': a key with an empty part"):
                 await source.run()
 
 

@@ -137,7 +137,7 @@ async def test_poison_is_dead_lettered_with_its_reason(
         letters = dict(await dead_letters(client, queue, 4))
         assert "not JSON" in letters[b"\xff no JSON"]
         assert "not a JSON object but an array" in letters[b"[1]"]
-        assert "1MB are taken" in letters[large]
+        assert "more than 1MB (largest of its source)" in letters[large]
         assert "same came before with other content" in letters[b'{"id": "same", "v": 2}']
         reasons = [json.loads(row["payload"]).get("penstock:poison") for row in rows]
         assert sum(reason is not None for reason in reasons) == 3
