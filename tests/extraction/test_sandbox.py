@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from typing import BinaryIO
 
 import pytest
@@ -44,6 +45,15 @@ async def test_the_file_is_read_from_its_beginning_and_its_position_stays(
     answers = await asyncio.gather(*(sandboxes.call("echo", file, {}) for _ in range(4)))
     assert {answer["content"] for answer in answers} == {"a document"}
     assert file.tell() == 5
+
+
+async def test_a_process_with_thousands_of_open_files_has_readers(file: BinaryIO) -> None:
+    """The socket of a child has the number that it has in the parent, here one that select cannot take."""
+    with ExitStack() as opened:
+        for _ in range(1100):
+            opened.callback(os.close, os.open("/dev/null", os.O_RDONLY))
+        async with make_sandboxes() as sandboxes:
+            assert (await sandboxes.call("echo", file, {}))["content"] == "a document"
 
 
 async def test_one_child_does_one_task_after_the_other(sandboxes: SandboxPool, file: BinaryIO) -> None:

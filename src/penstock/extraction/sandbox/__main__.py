@@ -49,8 +49,11 @@ class Sandbox:
         self.connection.sendall(protocol.pack(protocol.HELLO, protocol.encode({"confinement": confine(walls)})))
 
     def serve(self) -> None:
+        # poll, not select, which cannot wait for descriptors from 1024 on: this one has the number that the parent gave it.
+        incoming = select.poll()
+        incoming.register(self.connection, select.POLLIN)
         while True:
-            if not select.select([self.connection], [], [], TRIM_AFTER)[0]:
+            if not incoming.poll(TRIM_AFTER * 1000):
                 self.heap.trim()
             request, descriptors = self._receive()
             limit_cpu(request["cpu"])
