@@ -46,14 +46,19 @@ async def test_a_thousand_changes_are_a_few_notifications(
     monkeypatch.setattr(notify, "NOTIFY_EVERY", 0.1)
     notifier = Notifier(document_queue.app)
     told = 0
+    watching = asyncio.Event()
 
     async def count() -> None:
         nonlocal told
         async with watch_changes(document_queue.app.database) as watch:
+            while not await watch.wait(0.2):  # the session listens to this channel a moment later
+                await document_queue.run("notify penstock_changed")
+            watching.set()
             while await watch.wait(1.0):
                 told += 1
 
     counting = asyncio.create_task(count())
+    await watching.wait()
     for _ in range(1000):
         notifier.notify()
         await asyncio.sleep(0)
