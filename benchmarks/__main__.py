@@ -7,6 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import dashboard, documents, engine, gauntlet, life, models, packet, parts
+from benchmarks.gauntlet.report import SETTINGS
+from benchmarks.gauntlet.scenarios import SCENARIOS
+from benchmarks.gauntlet.systems import NAMES
 from benchmarks.stage import Scale
 from benchmarks.suite import run
 
@@ -36,16 +39,14 @@ def main() -> int:
     parser.add_argument(
         "--only",
         action="append",
-        choices=[*EVERY, *gauntlet.SCENARIOS],
+        choices=[*EVERY, *SCENARIOS],
         metavar="NAME",
         help="this measure or scenario alone; may be repeated",
     )
     parser.add_argument("--flow", action="store_true", help="engine: steps, fan-out, schedules and limits instead")
     parser.add_argument("--million", action="store_true", help="documents: search in a million chunks")
-    parser.add_argument(
-        "--system", action="append", choices=gauntlet.NAMES, help="gauntlet: this system alone; may be repeated"
-    )
-    parser.add_argument("--settings", action="append", choices=gauntlet.SETTINGS, help="gauntlet: these settings alone")
+    parser.add_argument("--system", action="append", choices=NAMES, help="gauntlet: this system alone; may be repeated")
+    parser.add_argument("--settings", action="append", choices=SETTINGS, help="gauntlet: these settings alone")
     parser.add_argument(
         "--fresh", action="store_true", help="gauntlet: measure again what has a result in build/gauntlet"
     )

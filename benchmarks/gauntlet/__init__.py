@@ -1,7 +1,7 @@
 """The gauntlet: twelve kinds of public bug reports as small programs, run by Penstock's engine and its peers side by side.
 
-`jobs` has the work and its records, `systems` one module for each system, `process` what runs in a process of its own, `arena`
-the servers and the supervised workers, `scenarios` the faults, `report` the tables. Run from a checkout: `./dev bench gauntlet`.
+`jobs` has the work and its records, `systems` one module for each system, `process` what runs in a process of its own,
+`arena` the servers and the supervised workers, `scenarios` the faults, `report` the tables. Run it by `./dev bench gauntlet`.
 """
 
 import asyncio

@@ -17,7 +17,9 @@ from typing import Any, Self
 import asyncpg
 
 TABLES = """
-create table effects (n int not null, pid int not null, at double precision not null default extract(epoch from clock_timestamp()));
+create table effects (
+  n int not null, pid int not null, at double precision not null default extract(epoch from clock_timestamp())
+);
 create table orders (n int primary key);
 """
 EFFECT = "insert into effects (n, pid) values ({n}, {pid})"

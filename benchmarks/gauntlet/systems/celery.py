@@ -65,6 +65,8 @@ class Side(System):
         broker: Any = redis.Redis(unix_socket_path=self.place.broker.removeprefix("redis+socket://"))
         try:
             return int(broker.llen("celery")) + int(broker.hlen("unacked"))
+        except redis.RedisError as error:
+            raise ConnectionError(str(error)) from error
         finally:
             broker.close()
 
