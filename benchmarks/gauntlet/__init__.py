@@ -7,6 +7,7 @@
 import asyncio
 import json
 import shutil
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,5 +63,6 @@ async def run(choice: Choice, file: Path | None) -> None:
 
 
 def main(choice: Choice, file: Path | None) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also then, no server or worker stays behind
     asyncio.run(run(choice, file))
     return 0

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -250,7 +251,10 @@ async def open_server() -> AsyncIterator[EmbeddedServer]:
     """Start a server in a folder that an unprivileged account can reach; remove both at the end."""
     home = Path(tempfile.mkdtemp(prefix="penstock-gauntlet-"))
     home.chmod(0o711)
-    server = EmbeddedServer(home, PostgresSettings(max_connections=200))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]  # a fixed one: after a restart the server is where it was
+    server = EmbeddedServer(home, PostgresSettings(max_connections=200, port=port))
     try:
         await server.join()
         yield server

@@ -104,7 +104,7 @@ async def rolling_restart(arena: Arena) -> Outcome:
     return outcome
 
 
-# A task whose acknowledgement comes too late is delivered and done again: celery/celery#5935.
+# A job is done again, because its outcome was not recorded when its process ended: celery/celery#5120.
 async def finished_twice(arena: Arena) -> Outcome:
     """A worker is killed between the effect of its job and the record of the outcome; another one is idle."""
     await arena.worker("a")
@@ -187,7 +187,7 @@ async def dependency_away(arena: Arena) -> Outcome:
     return await judge(arena, range(1, 7), time.time())
 
 
-# Handlers hold all connections, and the worker cannot go on: rails/solid_queue#333.
+# Handlers hold all connections, and the worker cannot go on: rails/solid_queue#137.
 async def pool_exhausted(arena: Arena) -> Outcome:
     """Six jobs hold a connection for 40 s in a worker with eight slots; then four quick ones come, later a second worker."""
     await arena.worker("a", 8)
