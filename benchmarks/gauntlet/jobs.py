@@ -97,8 +97,14 @@ class Run:
         connection = await asyncpg.connect(self.place.url, timeout=5)
         try:
             await connection.execute(self.insert)
+            self.crash()
         finally:
             await connection.close()
+
+    def crash(self) -> None:
+        """Die right after the effect was committed, in the first attempt of a job of that kind."""
+        if self.job.kind == "die after effect" and self.place.once("died"):
+            die()
 
     async def hold(self) -> None:
         """Keep a database connection busy for the length of the job."""
@@ -137,8 +143,7 @@ async def perform(run: Run) -> None:
                 place.note("alive", job.n)
                 await run.sleep(TICK)
     await run.effect()
-    if job.kind == "die after effect" and place.once("died"):
-        die()
+    run.crash()
 
 
 def die() -> None:

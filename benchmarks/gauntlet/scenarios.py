@@ -13,6 +13,7 @@ from benchmarks.gauntlet.jobs import numbered
 from benchmarks.gauntlet.systems import EVERY
 
 SETTLED = 2.0  # seconds without a live job until a scenario is over
+UNSEEN = 30.0  # the same while jobs have no effect: Celery does not count those that it acknowledged and still runs
 LONG = 20.0  # seconds of a job that a fault hits: long enough for a second worker to start meanwhile
 
 
@@ -27,25 +28,28 @@ class Outcome:
     note: str = ""
 
 
-async def judge(arena: Arena, wanted: Iterable[int], since: float, *, expected_alive: int = 0) -> Outcome:
+async def judge(arena: Arena, wanted: Iterable[int], since: float) -> Outcome:
     """Wait until all wanted jobs are done and none is alive, at most the limit after the fault; then count.
 
     A job without an effect is stuck if the system still has it, and lost if not. A job that stays alive is stuck, too.
     """
     numbers = set(wanted)
-    calm = 0.0
-    while time.time() - since < arena.limit:
+    busy = time.time()
+    while (waited := time.time() - since) < arena.limit + LONG:
         effects, alive = await arena.effects(), await arena.alive()
-        calm = calm + POLL if alive == 0 else 0.0
-        if calm >= SETTLED and (numbers <= {each.n for each in effects} or alive == 0):
+        busy = time.time() if alive else busy
+        missing = numbers - {each.n for each in effects}
+        if time.time() - busy >= (UNSEEN if missing else SETTLED):
             break
+        if waited > arena.limit and not {n for n, _ in arena.began(missing, since)}:
+            break  # what has begun again by now may be finished
         await asyncio.sleep(POLL)
-    effects, alive = await arena.effects(), max(0, await arena.alive() - expected_alive)
+    effects, alive = await arena.effects(), await arena.alive()
     done = Counter(each.n for each in effects)
-    missing = sum(done[n] == 0 for n in numbers)
+    undone = sum(done[n] == 0 for n in numbers)
     later = [at for n, at in arena.began(numbers, since)] + [e.at for e in effects if e.n in numbers and e.at > since]
     return Outcome(
-        lost=max(0, missing - alive),
+        lost=max(0, undone - alive),
         twice=sum(done[n] > 1 for n in numbers),
         stuck=alive,
         seconds=min(later) - since if later else None,
