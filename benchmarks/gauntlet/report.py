@@ -72,7 +72,7 @@ class Results:
         words = [", ".join(f"{count} {word}" for count, word in counts if count) or "ok"]
         words += [f"{outcome.seconds:.1f} s"] if outcome.seconds is not None else []
         words += [outcome.note] if outcome.note else []
-        return "; ".join(words)
+        return ", ".join(words)
 
     def rows(self, settings: str) -> list[list[str]]:
         return [[scenario, *(self.cell(Cell(name, settings, scenario)) for name in NAMES)] for scenario in SCENARIOS]
@@ -93,5 +93,5 @@ class Results:
         parts = []
         for settings in SETTINGS:
             lines = [heading, ["---"] * len(heading), *self.rows(settings)]
-            parts.append(f"### With {settings}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines))
+            parts.append(f"{settings.capitalize()}:\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines))
         return "\n\n".join(parts) + "\n"

@@ -43,12 +43,12 @@ class TunedAttempt(Attempt):
 class Side(System):
     label = "Penstock"
     packages = ("penstock",)
-    recommended = "`ctx.finish`, `ctx.limit` with `Unavailable`, `enqueue(tx=…)`"
+    recommended = "`ctx.finish`, `ctx.limit` with `Unavailable`, `enqueue(tx=…)`, `pool.call_timeout` 2 min"
     alive = "select count(*) from penstock.jobs where state <> 'dead'"
 
     def __init__(self, place: Place, tuned: bool) -> None:
         super().__init__(place, tuned)
-        self.app = Penstock(database_url=place.url)
+        self.app = Penstock(database_url=place.url, **({"pool__call_timeout": "2m"} if tuned else {}))
         self.app.limit("dependency", 8)
         self.job = self.app.job(name="job")(self._job)
 

@@ -27,13 +27,14 @@ class Side(System):
     packages = ("procrastinate", "psycopg")
     recommended = (
         "a periodic task that retries stalled jobs, `RetryStrategy(exponential_wait=2)`, `shutdown_graceful_timeout`, "
-        "`abort=True`, `defer` on the connection of the transaction"
+        "`abort=True`, a pool of 20, `defer` on the connection of the transaction"
     )
     alive = "select count(*) from procrastinate_jobs where status in ('todo', 'doing') and task_name = 'job'"
 
     def __init__(self, place: Place, tuned: bool) -> None:
         super().__init__(place, tuned)
-        self.app: Any = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=place.url))
+        pool = {"max_size": 20} if tuned else {}
+        self.app: Any = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=place.url, **pool))
         retry = {"retry": procrastinate.RetryStrategy(max_attempts=8, exponential_wait=2)} if tuned else {}
         self.job = self.app.task(name="job", **retry)(self._job)
 
