@@ -13,6 +13,7 @@ from benchmarks.gauntlet.scenarios import SCENARIOS, Outcome
 from benchmarks.gauntlet.systems import NAMES, load
 
 SETTINGS = ("defaults", "recommended")
+TITLES = {"defaults": "With defaults", "recommended": "With recommended settings"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Results:
         return [result for cell in cells if (result := self.read(cell)) is not None]
 
     def cell(self, cell: Cell) -> str:
-        """One cell of a table: `ok`, or how many jobs were lost, done twice or stuck, and the seconds."""
+        """One cell of a table: how many jobs were lost, done twice or stuck, if any, and the seconds."""
         if cell.scenario in load(cell.system).missing:
             return "not offered"
         result = self.read(cell)
@@ -69,10 +70,9 @@ class Results:
             return f"failed: {result['failure']}"
         outcome = Outcome(**result["outcome"])
         counts = ((outcome.lost, "lost"), (outcome.twice, "twice"), (outcome.stuck, "stuck"))
-        words = [", ".join(f"{count} {word}" for count, word in counts if count) or "ok"]
+        words = [f"{count} {word}" for count, word in counts if count]
         words += [f"{outcome.seconds:.1f} s"] if outcome.seconds is not None else []
-        words += [outcome.note] if outcome.note else []
-        return ", ".join(words)
+        return ", ".join(words) or "ok"
 
     def rows(self, settings: str) -> list[list[str]]:
         return [[scenario, *(self.cell(Cell(name, settings, scenario)) for name in NAMES)] for scenario in SCENARIOS]
@@ -86,6 +86,10 @@ class Results:
             for row in self.rows(settings):
                 table.add_row(*row)
             console.print(table)
+        for name in NAMES:
+            side = load(name)
+            versions = ", ".join(f"{package} {version(package)}" for package in side.packages)
+            console.print(f"{side.label} ({versions}), recommended: {side.recommended}", highlight=False)
 
     def as_markdown(self) -> str:
         """For docs/reliability.md."""
@@ -93,5 +97,5 @@ class Results:
         parts = []
         for settings in SETTINGS:
             lines = [heading, ["---"] * len(heading), *self.rows(settings)]
-            parts.append(f"{settings.capitalize()}:\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines))
+            parts.append(f"{TITLES[settings]}:\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines))
         return "\n\n".join(parts) + "\n"
