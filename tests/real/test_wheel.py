@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock import __version__
+from tests.console import PAGES, run_page
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
@@ -65,3 +66,8 @@ def test_an_example(installed: Path, example: Path, tmp_path: Path) -> None:
     said = _run(installed / "env/bin/python", installed / "examples/engine" / example.name, HOME=str(tmp_path))
     assert said
     assert list(tmp_path.iterdir()) == [], "nothing is written into the home of the user"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_commands_of_a_page(installed: Path, page: Path, home: Path) -> None:
+    run_page(page, home, installed / "env/bin")
