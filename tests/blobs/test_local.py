@@ -186,3 +186,29 @@ def test_the_folder_is_a_setting(tmp_path: Path) -> None:
     usual = open_store(Settings(home=tmp_path))
     assert isinstance(usual, LocalStore)
     assert usual.folder == tmp_path / "blobs"
+
+
+async def test_a_file_whose_reader_was_cancelled_while_it_was_opened_is_closed(store: LocalStore) -> None:
+    key = "ab" + "0" * 30
+    path = store.path(key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)  # opening it takes until there is a writer
+
+    async def read() -> None:
+        async with store.open(key):
+            raise AssertionError("it was cancelled before")
+
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    writer = await asyncio.to_thread(os.open, path, os.O_WRONLY)  # now the thread has the file
+    try:
+        with pytest.raises(BrokenPipeError):  # from when it is closed
+            while True:
+                os.write(writer, b"x")
+                await asyncio.sleep(0.01)
+    finally:
+        os.close(writer)

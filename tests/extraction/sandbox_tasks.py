@@ -192,7 +192,9 @@ def fill(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
 def environment(file: BinaryIO, arguments: Arguments, reply: Reply) -> Any:
     return {
         "environ": dict(os.environ),
-        "fds": sorted(map(_fd_target, range(1024)), key=str),
+        "fds": sorted(
+            filter(None, map(_fd_target, range(65_536)))
+        ),  # the socket has the number that the parent gave it
         "sid": os.getsid(0) == os.getpid(),
     }
 

@@ -64,7 +64,12 @@ class LocalStore:
 
     @asynccontextmanager
     async def open(self, key: str) -> AsyncIterator[BinaryIO]:
-        file = await asyncio.to_thread(self._open, key)
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open, key))
+        try:
+            file = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close)  # a thread cannot be cancelled: it opens the file all the same
+            raise
         try:
             yield file
         finally:
@@ -208,3 +213,8 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _close(opening: "asyncio.Future[BinaryIO]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
