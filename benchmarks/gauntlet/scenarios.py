@@ -1,6 +1,7 @@
 """The twelve scenarios. Each stands for a kind of public bug report; the comment above it names an example."""
 
 import asyncio
+import itertools
 import os
 import time
 from collections import Counter
@@ -148,7 +149,7 @@ async def duplicate_schedule(arena: Arena) -> Outcome:
     after = [at for at in times if at > killed]
     return Outcome(
         lost=sum(ticks[each] == 0 for each in range(max(ticks))),
-        twice=sum(count > 1 for count in ticks.values()),
+        twice=sum(later - earlier < EVERY / 2 for earlier, later in itertools.pairwise(times)),
         seconds=min(after) - killed if after else None,
     )
 
